@@ -1,0 +1,156 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"moothall/bridge/content"
+	"moothall/bridge/queue"
+	"moothall/runtime/capability"
+	"moothall/runtime/gate"
+)
+
+// invited joins where somebody of our own server asks us to, and declines
+// elsewhere. A join that fails for the moment is tried again.
+func (b *Bridge) invited(ctx context.Context, t task) (effects, error) {
+	if !strings.HasSuffix(t.Sender, ":"+b.cfg.Domain) {
+		if err := b.cfg.Homeserver.Leave(ctx, t.Room); err != nil && temporary(err) {
+			return effects{}, fmt.Errorf("decline invite: %w", err)
+		}
+		zerolog.Ctx(ctx).Info().Msg("Declined an invite from another server")
+		return effects{}, nil
+	}
+	if err := b.cfg.Homeserver.Join(ctx, t.Room); err != nil {
+		if e, ok := errors.AsType[*APIError](err); ok && e.Status == http.StatusForbidden {
+			zerolog.Ctx(ctx).Warn().Err(err).Msg("The homeserver refused to let me join")
+			return effects{}, nil // the invite was taken back
+		}
+		return effects{}, fmt.Errorf("join: %w", err)
+	}
+	raw, err := b.cfg.Homeserver.State(ctx, t.Room, typeEncryption, "")
+	if errors.Is(err, ErrNoState) {
+		return effects{}, nil
+	}
+	if err != nil {
+		return effects{}, fmt.Errorf("see whether the room is encrypted: %w", err)
+	}
+	if len(raw) > 0 {
+		t.Hint = hintEncrypted
+		return b.hint(ctx, t)
+	}
+	return effects{}, nil
+}
+
+// left cancels what waits for somebody who is gone, or for a room we are no
+// longer in.
+func (b *Bridge) left(ctx context.Context, t task) (effects, error) {
+	open, err := b.cfg.Gate.Pending(ctx, t.Room)
+	if err != nil {
+		return effects{}, fmt.Errorf("list approvals: %w", err)
+	}
+	for _, a := range open {
+		why := ""
+		switch t.Target {
+		case a.Actor.ID:
+			why = "the person who asked has left the room"
+		case b.cfg.Bot:
+			why = "I was removed from the room"
+		default:
+			continue
+		}
+		_, err := b.cfg.Gate.Cancel(ctx, a.ID, capability.Actor{}, why)
+		if _, refused := errors.AsType[*capability.Error](err); err != nil && !refused {
+			return effects{}, fmt.Errorf("cancel: %w", err)
+		}
+	}
+	return effects{}, nil
+}
+
+// hint says why nothing is run. Each is said once for its cause.
+func (b *Bridge) hint(ctx context.Context, t task) (effects, error) {
+	p := b.cfg.Commands.Prefix()
+	switch t.Hint {
+	case hintEncrypted:
+		// Said in clear, once; from then on nothing is said in this room. The
+		// note keeps every other row out (see [Bridge.render]).
+		if err := b.cfg.Rows.SetNote(ctx, noteEncrypted+t.Room, "1"); err != nil {
+			return effects{}, fmt.Errorf("note encrypted room: %w", err)
+		}
+		t.Root = ""
+		return effects{out: []queue.Message{b.say(noteEncrypted+t.Room, t, content.Notice(content.Say(
+			"This room is encrypted and I cannot read encrypted messages, so I cannot help here. Please use a room without encryption.")))}}, nil
+	case hintForeign:
+		return effects{out: []queue.Message{b.say(noteForeign+t.Sender, t, content.Notice(content.Say(
+			"I only work for people of "+b.cfg.Domain+".")))}}, nil
+	case hintOld:
+		// One summary for each room and day, however many there were.
+		day := b.now().UTC().Format(time.DateOnly)
+		return effects{out: []queue.Message{b.say("old/"+t.Room+"/"+day, t, content.Notice(content.Say(
+			"Requests arrived while I was away and are too old to act on now. Please send again what still matters.")))}}, nil
+	}
+	return effects{out: []queue.Message{b.say("talk/"+t.Event, t, content.Notice(new(content.Doc).P(
+		content.T("I understand commands. "), content.C(p+"help"), content.T(" lists them, "), content.C(p+"tools"), content.T(" shows what I can do."))))}}, nil
+}
+
+// electorsWait bounds the question who may decide.
+const electorsWait = 15 * time.Second
+
+// Electors answers who may decide from the room's state at that moment: joined,
+// with at least MinPower, and not the bot. It implements [gate.Electors].
+type Electors struct {
+	Homeserver Homeserver
+	Bot        string
+	MinPower   int64
+}
+
+// MayDecide implements [gate.Electors]. It asks the homeserver each time.
+func (el Electors) MayDecide(ctx context.Context, a gate.Approval, who capability.Actor) (gate.Answer, string) {
+	p, err := placeOf(a.Origin)
+	if err != nil || who.Kind != capability.KindUser || !strings.HasPrefix(who.ID, "@") {
+		return gate.AnswerNo, "Only people in the room can decide this."
+	}
+	if who.ID == el.Bot {
+		return gate.AnswerNo, "I cannot decide my own requests."
+	}
+	ctx, cancel := context.WithTimeout(ctx, electorsWait)
+	defer cancel()
+	f, err := readFacts(ctx, el.Homeserver, p.Room, who.ID)
+	if err != nil {
+		zerolog.Ctx(ctx).Warn().Err(err).Str("room_id", p.Room).Msg("Could not read who may decide")
+		if e, ok := errors.AsType[*APIError](err); ok && e.Status == http.StatusForbidden {
+			return gate.AnswerNo, "I can no longer see this room, so nobody can decide here."
+		}
+		return gate.AnswerCannotTell, "the homeserver could not be asked"
+	}
+	if f.membership[who.ID] != "join" {
+		return gate.AnswerNo, "Only people who are in the room can decide this."
+	}
+	if f.power(who.ID) < el.MinPower {
+		return gate.AnswerNo, fmt.Sprintf("Deciding this takes power level %d in this room.", el.MinPower)
+	}
+	return gate.AnswerYes, ""
+}
+
+// Contexts makes the per-call context from a bridge's origin. It implements
+// [gate.Contexts].
+type Contexts struct{}
+
+// Context implements [gate.Contexts].
+func (Contexts) Context(ctx context.Context, call capability.CallInfo, o gate.Origin) (*capability.Context, error) {
+	p, err := placeOf(o)
+	if err != nil {
+		return nil, err
+	}
+	return &capability.Context{
+		User:    capability.User{MatrixUserID: call.Actor.ID},
+		Session: capability.Session{ID: p.Root, Client: "matrix", RequestID: call.CorrelationID, RoomID: p.Room},
+		Call:    call,
+		Logger:  zerolog.Ctx(ctx).With().Str("capability", call.CapabilityID).Str("execution_id", call.ExecutionID).Logger(),
+	}, nil
+}

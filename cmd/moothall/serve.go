@@ -1,0 +1,288 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"moothall/bridge"
+	"moothall/bridge/content"
+	"moothall/bridge/queue"
+	"moothall/cmd/moothall/config"
+	"moothall/commands"
+	"moothall/runtime/capability"
+	"moothall/runtime/gate"
+	"moothall/runtime/plugins/clock"
+	"moothall/runtime/plugins/room"
+	"moothall/store"
+)
+
+// How a stop goes: new events are refused first, then what is at hand ends.
+const (
+	drainFor  = 10 * time.Second
+	callLimit = 30 * time.Second // one request to the homeserver
+)
+
+// serveCmd runs the application service.
+type serveCmd struct{}
+
+// Run implements the subcommand.
+func (serveCmd) Run(ctx context.Context, p *process) error {
+	c, err := p.load()
+	if err != nil {
+		return err
+	}
+	log, done, err := newLogger(c, p.stderr)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return serve(log.WithContext(ctx), c, extras{})
+}
+
+// extras is what tests add to the real wiring; the zero value adds nothing.
+type extras struct {
+	tools []*capability.Capability
+	fault func(step string) error // see store.Config.Fault
+	// bound is told the addresses that are listened on.
+	bound func(appservice, admin net.Addr)
+}
+
+// service is one running application service.
+type service struct {
+	cfg    *config.Config
+	store  *store.Store
+	client *bridge.Client
+	bridge *bridge.Bridge
+	intake *bridge.Intake
+	health *health
+}
+
+// serve runs the service until ctx ends.
+func serve(ctx context.Context, c *config.Config, x extras) error {
+	log := zerolog.Ctx(ctx)
+	warn(log, c)
+	s := &service{cfg: c}
+	if err := s.open(ctx, x); err != nil {
+		return err
+	}
+	defer func() {
+		if err := s.store.Close(); err != nil {
+			log.Error().Err(err).Msg("Could not close the database")
+		}
+	}()
+	if err := s.wire(x, log); err != nil {
+		return err
+	}
+	return s.run(ctx, x)
+}
+
+func storeConfig(c *config.Config) store.Config {
+	return store.Config{Type: c.Database.Type, Path: c.Database.Path, URI: string(c.Database.URI)}
+}
+
+func (s *service) open(ctx context.Context, x extras) error {
+	sc := storeConfig(s.cfg)
+	sc.Log, sc.Fault = *zerolog.Ctx(ctx), x.fault
+	sc.Wake = func(c queue.Class) {
+		if s.bridge != nil {
+			s.bridge.Wake(c)
+		}
+	}
+	st, err := store.Open(ctx, sc)
+	if err != nil {
+		return withCode(exitDatabase, err)
+	}
+	s.store = st
+	if s.cfg.Database.Type == config.SQLite {
+		// The file's lock is ours, so whoever held a lease is dead.
+		if err := st.Rows().ReleaseAll(ctx); err != nil {
+			return withCode(exitDatabase, errors.Join(err, st.Close()))
+		}
+	}
+	return nil
+}
+
+// wire builds everything and hands it down; nobody else builds collaborators.
+func (s *service) wire(x extras, log *zerolog.Logger) error {
+	c := s.cfg
+	var err error
+	if s.client, err = bridge.NewClient(c.Homeserver.Address, c.BotID(), string(c.AppService.ASToken), callLimit); err != nil {
+		return err
+	}
+	tools := append(clock.Tools(nil), room.Tools(roomServer{bridge.Acts{Homeserver: s.client, Refused: room.ErrRefused}}, c.BotID())...)
+	registry, err := capability.NewRegistry(append(tools, x.tools...)...)
+	if err != nil {
+		return err
+	}
+	expiry := c.Approvals.Expiry.After
+	if c.Approvals.Expiry.Never {
+		expiry = gate.Never
+	}
+	g, err := gate.New(gate.Config{
+		Registry: registry, Ledger: s.store.Ledger(), People: s.store, Contexts: bridge.Contexts{},
+		Electors: bridge.Electors{Homeserver: s.client, Bot: c.BotID(), MinPower: c.Approvals.MinPower},
+		Timeout:  c.Limits.ToolTimeout, ApprovalExpiry: expiry,
+	})
+	if err != nil {
+		return err
+	}
+	keys, err := content.NewKeySet(c.Approvals.Approve, c.Approvals.Reject)
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	s.bridge, err = bridge.New(bridge.Config{
+		Rows: s.store.Rows(), Homeserver: s.client, Gate: g, Commands: commands.New(g, c.Commands.Prefix),
+		Bot: c.BotID(), Domain: c.Homeserver.Domain, Name: c.AppService.Bot.DisplayName,
+		Owner: host + "/" + rand.Text(), Keys: keys, SeedYes: first(c.Approvals.Approve), SeedNo: first(c.Approvals.Reject),
+		MinPower: c.Approvals.MinPower, EventAge: c.Limits.EventAge,
+	})
+	if err != nil {
+		return err
+	}
+	s.intake, err = bridge.NewIntake(bridge.IntakeConfig{
+		Inbox: s.store.Rows(), HSToken: string(c.AppService.HSToken), Bot: c.BotID(),
+		MaxBytes: c.Limits.TransactionBytes, Log: *log,
+	})
+	s.health = &health{store: s.store, client: s.client, bot: c.BotID()}
+	return err
+}
+
+func first(list []string) string {
+	if len(list) == 0 {
+		return ""
+	}
+	return list[0]
+}
+
+// run listens, greets the homeserver and serves until ctx ends.
+func (s *service) run(ctx context.Context, x extras) error {
+	app, err := listen(ctx, s.cfg.AppService.Listen, s.cfg.Where("appservice.listen"))
+	if err != nil {
+		return err
+	}
+	admin, err := listen(ctx, s.cfg.Admin.Listen, s.cfg.Where("admin.listen"))
+	if err != nil {
+		return errors.Join(err, app.Close())
+	}
+	if x.bound != nil {
+		x.bound(app.Addr(), admin.Addr())
+	}
+	log := zerolog.Ctx(ctx)
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	servers := []*http.Server{newServer(s.intake.Handler()), newServer(s.health.handler())}
+	var wg sync.WaitGroup
+	for i, l := range []net.Listener{app, admin} {
+		wg.Go(func() {
+			if err := servers[i].Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				stop(fmt.Errorf("listener %s: %w", l.Addr(), err))
+			}
+		})
+	}
+	wg.Go(func() {
+		if err := s.greet(ctx); err != nil && ctx.Err() == nil {
+			stop(err)
+		}
+	})
+	log.Info().Str("appservice", app.Addr().String()).Str("admin", admin.Addr().String()).
+		Str("bot", s.cfg.BotID()).Str("version", version()).Msg("Listening")
+	inner, end := context.WithCancel(context.WithoutCancel(ctx))
+	defer end()
+	bridged := make(chan struct{})
+	go func() { defer close(bridged); s.bridge.Run(inner, drainFor) }()
+
+	<-ctx.Done()
+	log.Info().Msg("Stopping: no new events, finishing what is at hand")
+	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
+	defer cancel()
+	for _, srv := range servers {
+		if err := srv.Shutdown(down); err != nil {
+			log.Warn().Err(err).Msg("A listener did not end in time")
+		}
+	}
+	end()
+	<-bridged
+	wg.Wait()
+	log.Info().Msg("Stopped")
+	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+func listen(ctx context.Context, addr, where string) (net.Listener, error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen (%s): %w", where, err)
+	}
+	return l, nil
+}
+
+func newServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: 5 * time.Minute, MaxHeaderBytes: 64 << 10,
+	}
+}
+
+// newLogger makes the log the configuration asks for; done closes it.
+func newLogger(c *config.Config, stderr io.Writer) (log zerolog.Logger, done func(), err error) {
+	level, err := zerolog.ParseLevel(c.Logging.Level)
+	if err != nil {
+		return log, nil, fmt.Errorf("%s: %w", c.Where("logging.level"), err)
+	}
+	w, done := stderr, func() {}
+	if c.Logging.File != "" {
+		f, err := os.OpenFile(filepath.Clean(c.Logging.File), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err != nil {
+			return log, nil, fmt.Errorf("%s: %w", c.Where("logging.file"), err)
+		}
+		w, done = f, func() { _ = f.Close() }
+	}
+	if c.Logging.Format == config.Pretty {
+		w = zerolog.ConsoleWriter{Out: w, TimeFormat: time.RFC3339}
+	}
+	return zerolog.New(w).Level(level).With().Timestamp().Logger(), done, nil
+}
+
+// warn says at every start, whatever the level, what keeps something from
+// working or weakens it.
+func warn(log *zerolog.Logger, c *config.Config) {
+	for name, file := range map[string]string{"identity": c.Identity.KeyFile, "secrets": c.Identity.SecretsKeyFile} {
+		if _, err := os.Stat(file); err != nil {
+			log.Log().Str("level", "warn").Str("key", name).Str("file", file).Msg("A key file is missing; moothall init makes only what is missing")
+		}
+	}
+}
+
+// roomServer is what the room's tools need, over the bridge.
+type roomServer struct{ bridge.Acts }
+
+// Powers implements room.Homeserver.
+func (r roomServer) Powers(ctx context.Context, roomID string, act room.Act, users ...string) (room.Powers, error) {
+	what := "m.room.topic"
+	switch act {
+	case room.ActInvite:
+		what = "invite"
+	case room.ActKick:
+		what = "kick"
+	case room.ActTopic:
+	}
+	needed, of, member, err := r.Levels(ctx, roomID, what, users...)
+	return room.Powers{Needed: needed, Of: of, Member: member}, err
+}

@@ -1,0 +1,41 @@
+package demo_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"moothall/internal/demo"
+	"moothall/internal/homeserver/homeservertest"
+)
+
+// The whole conversation, as `make demo` plays it.
+func TestDemo(t *testing.T) {
+	homeservertest.ForTest(t) // or skip
+	saved := filepath.Join(t.TempDir(), "transcript.txt")
+	err := demo.Run(t.Context(), demo.Options{TranscriptFile: saved, Out: t.Output(), Progress: t.Output()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := os.ReadFile(saved)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"!run room.topic.set", "reacts ✅", "reacts ❌"} {
+		if !strings.Contains(string(b), want) {
+			t.Errorf("the transcript lacks %q", want)
+		}
+	}
+}
+
+func TestDemoRefusesAFolderInUse(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "precious"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	err := demo.Run(t.Context(), demo.Options{Dir: dir, Out: t.Output(), Progress: t.Output()})
+	if err == nil || !strings.Contains(err.Error(), "is not empty") {
+		t.Errorf("error %v; want one that says the folder is not empty", err)
+	}
+}

@@ -1,0 +1,178 @@
+// Package capability is the vocabulary that every tool, every asker and the
+// gate share: what a tool is and says of itself, on whose authority a call
+// runs, how it ends, and what went wrong.
+//
+// It decides nothing and runs nothing. A [Capability] cannot be called from
+// outside the gate by accident: [Capability.Run] is only reachable through a
+// [Registry], and no getter of the gate hands one out. A zero [SideEffect] or
+// [Risk] is invalid, so a tool that forgot to classify itself does not start.
+//
+// Values are plain data and safe for concurrent reading; handlers must be safe
+// for concurrent calls.
+package capability
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// SideEffect says what a tool does to the world. The zero value is invalid.
+type SideEffect string
+
+// The side effects, mildest first. Write, Destructive and External are
+// write-like: they are never run twice unless declared idempotent.
+const (
+	SideEffectNone        SideEffect = "none"        // a pure computation
+	SideEffectRead        SideEffect = "read"        // reads, changes nothing
+	SideEffectWrite       SideEffect = "write"       // creates or updates
+	SideEffectDestructive SideEffect = "destructive" // deletes, or cannot be undone
+	SideEffectExternal    SideEffect = "external"    // leaves the system: mail, payment
+)
+
+// Valid reports whether s is one of the constants.
+func (s SideEffect) Valid() bool {
+	switch s {
+	case SideEffectNone, SideEffectRead, SideEffectWrite, SideEffectDestructive, SideEffectExternal:
+		return true
+	}
+	return false
+}
+
+// WriteLike reports whether s may change something. An invalid value counts as
+// write-like: what is not known to be harmless is not.
+func (s SideEffect) WriteLike() bool { return s != SideEffectNone && s != SideEffectRead }
+
+// Risk is how bad a mistake would be, independent of the side effect: reading a
+// salary is a read of high risk. The zero value is invalid.
+type Risk string
+
+// The risks, lowest first.
+const (
+	RiskLow      Risk = "low"
+	RiskMedium   Risk = "medium"
+	RiskHigh     Risk = "high"
+	RiskCritical Risk = "critical"
+)
+
+// Valid reports whether r is one of the constants.
+func (r Risk) Valid() bool {
+	switch r {
+	case RiskLow, RiskMedium, RiskHigh, RiskCritical:
+		return true
+	}
+	return false
+}
+
+// Surface is where a call came from. A tool is reachable on a surface only when
+// its Meta.Expose names it.
+type Surface string
+
+// The surfaces. Agent and MCP are model surfaces: their arguments are written
+// by a model.
+const (
+	SurfaceCommand  Surface = "command"
+	SurfaceAgent    Surface = "agent"
+	SurfaceMCP      Surface = "mcp"
+	SurfaceHTTP     Surface = "http"
+	SurfaceSchedule Surface = "schedule"
+	SurfaceWebhook  Surface = "webhook"
+	SurfaceDirect   Surface = "direct"
+	SurfaceTest     Surface = "test"
+)
+
+// Surfaces lists every surface in a fixed order.
+func Surfaces() []Surface {
+	return []Surface{
+		SurfaceCommand, SurfaceAgent, SurfaceMCP, SurfaceHTTP,
+		SurfaceSchedule, SurfaceWebhook, SurfaceDirect, SurfaceTest,
+	}
+}
+
+// Valid reports whether s is one of the constants.
+func (s Surface) Valid() bool {
+	for _, k := range Surfaces() {
+		if s == k {
+			return true
+		}
+	}
+	return false
+}
+
+// Approval is a tool's own demand for a human yes on every call.
+type Approval struct {
+	Required bool
+	// Type names the kind of sign-off, free-form ("manager"). Optional.
+	Type string
+	// ExpiresIn is how long the question stays open. Zero: the gate's default.
+	ExpiresIn time.Duration
+	// Quorum is how many people must say yes. Zero means one.
+	Quorum int
+}
+
+// Meta is what a tool says of itself. All of it is checked at start.
+type Meta struct {
+	// Description is read by people and by models; required.
+	Description string
+	// Expose lists the surfaces the tool can be reached on. Empty: nowhere.
+	Expose     []Surface
+	SideEffect SideEffect // required
+	Risk       Risk       // required
+	Tags       []string
+	// Timeout bounds one run. Zero: the gate's default (30 s).
+	Timeout time.Duration
+	// Idempotent promises that running twice equals running once. Only such
+	// tools, and those that write nothing, are run again after a crash.
+	Idempotent bool
+	Approval   Approval
+	// Version is the handler's. A change makes waiting approvals stale.
+	Version string
+	// RedactOutput, if set, is applied to validated output before it leaves the
+	// gate. It must be pure; an error or a panic withholds the output.
+	RedactOutput func(json.RawMessage) (json.RawMessage, error)
+	// RedactInput, if set, is what approvers see instead of the arguments.
+	RedactInput func(json.RawMessage) (json.RawMessage, error)
+}
+
+// Exposed reports whether the tool is reachable on s.
+func (m Meta) Exposed(s Surface) bool {
+	for _, e := range m.Expose {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// Handler runs a tool with input that was validated and is canonical JSON, and
+// returns its output as JSON. ctx ends at the tool's time-out or when the call
+// is cancelled; it carries no database transaction.
+type Handler func(ctx context.Context, rt *Context, input json.RawMessage) (json.RawMessage, error)
+
+// Capability is one tool. Make it with [Define] or [FromSchema].
+type Capability struct {
+	ID   string // dotted: room.topic.set
+	Meta Meta
+	// InputSchema and OutputSchema are JSON Schemas (draft 2020-12). A nil
+	// OutputSchema means that output is not checked.
+	InputSchema  json.RawMessage
+	OutputSchema json.RawMessage
+	handler      Handler
+	problem      error // found while it was made; reported by [NewRegistry]
+}
+
+// Run calls the handler. Only the gate calls it.
+func (c *Capability) Run(ctx context.Context, rt *Context, input json.RawMessage) (json.RawMessage, error) {
+	return c.handler(ctx, rt, input)
+}
+
+// FromSchema makes a capability whose schemas arrive at run time. outputSchema
+// may be nil. Faults are reported by [NewRegistry].
+func FromSchema(id string, meta Meta, inputSchema, outputSchema json.RawMessage, h Handler) *Capability {
+	c := &Capability{ID: id, Meta: meta, InputSchema: inputSchema, OutputSchema: outputSchema, handler: h}
+	if h == nil {
+		c.problem = fmt.Errorf("has no handler")
+	}
+	return c
+}

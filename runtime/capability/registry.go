@@ -1,0 +1,88 @@
+package capability
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// Registry is an immutable set of capabilities in the order they were given.
+type Registry struct {
+	list []*Capability
+	byID map[string]*Capability
+}
+
+// segment is one part of a dotted id.
+var segment = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*$`)
+
+// NewRegistry checks every capability and reports every problem in one error.
+func NewRegistry(caps ...*Capability) (*Registry, error) {
+	r := &Registry{byID: make(map[string]*Capability, len(caps))}
+	var problems []string
+	for _, c := range caps {
+		for _, p := range c.problems() {
+			problems = append(problems, fmt.Sprintf("%q %s", c.ID, p))
+		}
+		if _, dup := r.byID[c.ID]; dup {
+			problems = append(problems, fmt.Sprintf("%q is registered twice", c.ID))
+			continue
+		}
+		r.byID[c.ID] = c
+		r.list = append(r.list, c)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("capability registry has %d problems:\n- %s", len(problems), strings.Join(problems, "\n- "))
+	}
+	return r, nil
+}
+
+func (c *Capability) problems() []string {
+	var out []string
+	for _, s := range strings.Split(c.ID, ".") {
+		if !segment.MatchString(s) {
+			out = append(out, "has an id that is not lower-case words joined by dots")
+			break
+		}
+	}
+	m := c.Meta
+	if strings.TrimSpace(m.Description) == "" {
+		out = append(out, "has no description")
+	}
+	if !m.SideEffect.Valid() {
+		out = append(out, "does not say its side effect")
+	}
+	if !m.Risk.Valid() {
+		out = append(out, "does not say its risk")
+	}
+	for _, s := range m.Expose {
+		if !s.Valid() {
+			out = append(out, fmt.Sprintf("is exposed on an unknown surface %q", s))
+		}
+	}
+	if m.Timeout < 0 || m.Approval.ExpiresIn < 0 || m.Approval.Quorum < 0 {
+		out = append(out, "has a negative time-out, expiry or quorum")
+	}
+	if len(c.InputSchema) == 0 && c.problem == nil {
+		out = append(out, "has no input schema")
+	}
+	if c.problem != nil {
+		out = append(out, c.problem.Error())
+	}
+	return out
+}
+
+// ErrNoCapability is returned by [Registry.Get] for an unknown id.
+var ErrNoCapability = errors.New("no such capability")
+
+// Get finds a capability by id.
+func (r *Registry) Get(id string) (*Capability, error) {
+	if c, ok := r.byID[id]; ok {
+		return c, nil
+	}
+	return nil, ErrNoCapability
+}
+
+// All lists the capabilities in registration order.
+func (r *Registry) All() []*Capability { return slices.Clone(r.list) }

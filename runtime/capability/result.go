@@ -1,0 +1,37 @@
+package capability
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Status is how a call stands when the gate answers.
+type Status string
+
+// The statuses. Exactly one envelope is made for an execution.
+const (
+	StatusCompleted        Status = "completed"
+	StatusApprovalRequired Status = "approval-required"
+	StatusFailed           Status = "failed"
+	StatusCancelled        Status = "cancelled" // code TIMEOUT or CANCELLED
+)
+
+// EffectStatus says what is known of the effect of a call that did not
+// complete. It never asserts a rollback.
+type EffectStatus string
+
+// EffectUnknown: the handler was entered and no validated result came out.
+const EffectUnknown EffectStatus = "unknown"
+
+// Result is the envelope of one execution, as answered and as journalled.
+type Result struct {
+	Status      Status `json:"status"`
+	ExecutionID string `json:"execution_id"`
+	// Output is the validated, redacted output of a completed call.
+	Output json.RawMessage `json:"output,omitempty"`
+	Error  *Error          `json:"error,omitempty"`
+	Effect EffectStatus    `json:"effect_status,omitempty"`
+	// ApprovalID and ExpiresAt are set when a human has to say yes first.
+	ApprovalID string    `json:"approval_id,omitempty"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero"` // zero: never
+}

@@ -1,0 +1,23 @@
+// Package gate is the one door between a request to act and a tool that acts,
+// whatever asked: a command, a model's turn, an MCP client, HTTP, a schedule.
+//
+// A call goes through fixed stages: it is claimed under its idempotency key,
+// the capability is resolved, its exposure on the surface checked, the input
+// validated and made canonical, the actor checked, the policies asked, an
+// approval demanded if one is needed, the execution policies asked, the start
+// recorded, the handler run, its output validated and redacted, and the end
+// recorded ([Gate.Invoke]). A call that needs a human ends in
+// [capability.StatusApprovalRequired] and holds nothing while it waits;
+// [Gate.Decide] takes the answers and [Gate.Resume] runs what was approved,
+// byte for byte, once, perhaps in a later process, as the original actor.
+//
+// The gate fails closed: what it cannot decide or record, it does not run. What
+// follows a change of state is a row that the [Ledger] writes with the change.
+// If the process dies after the start was recorded, the outcome is unknown and
+// stays so until a person settles it ([Gate.Settle]); only tools that write
+// nothing or declare themselves idempotent are run again.
+//
+// A tool given to [New] cannot be taken out, so nothing else can run it. The
+// gate knows neither Matrix nor SQL. A [Gate] is safe for concurrent use; stored
+// times are UTC.
+package gate

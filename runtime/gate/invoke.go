@@ -1,0 +1,241 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"moothall/runtime/capability"
+	"moothall/runtime/policy"
+)
+
+// Call is one request to run a capability. Key, CapabilityID and Surface are
+// required; what else is missing is refused in the stage that needs it.
+type Call struct {
+	// Key is the idempotency key, made from the cause: event id and index, turn
+	// and step, schedule and due time. The same key never runs twice.
+	Key           string
+	CapabilityID  string
+	Input         json.RawMessage // raw: the gate validates, nobody before it
+	Actor         capability.Actor
+	Surface       capability.Surface
+	Origin        Origin
+	CorrelationID string
+}
+
+// pass carries one execution through the stages.
+type pass struct {
+	e        Execution
+	tool     *tool
+	input    json.RawMessage // canonical
+	approval *Approval       // the one it runs under
+	records  []policy.Record
+}
+
+// Invoke takes a call through the stages and gives its envelope. A repeat under
+// the same key gives the recorded envelope, goes on where it had not started, or
+// is [capability.CodeOutcomeUnknown]. An error means that the ledger could not
+// be read or written, or that the key belongs to another request; then the
+// handler was not entered by this call, and the same call may be made again.
+//
+// Whoever calls with a key must hold the right to it (a lease on the lane): a
+// started execution that does not run in this process is taken for dead.
+func (g *Gate) Invoke(ctx context.Context, c Call) (capability.Result, error) {
+	if c.Key == "" || c.CapabilityID == "" || c.Surface == "" {
+		return capability.Result{}, errors.New("gate: a call needs a key, a capability id and a surface")
+	}
+	now := g.now()
+	e := Execution{
+		ID: newID("exe"), Key: c.Key, CapabilityID: c.CapabilityID, ClaimHash: claimHash(c.Input),
+		Actor: c.Actor, Surface: c.Surface, Origin: c.Origin, CorrelationID: c.CorrelationID,
+		State: ExecClaimed, CreatedAt: now,
+	}
+	have, fresh, err := g.cfg.Ledger.Claim(ctx, e, g.event(EventRequested, e, now, g.classOf(c.CapabilityID)))
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("claim: %w", err)
+	}
+	p := &pass{e: have}
+	if !fresh && have.State != ExecClaimed {
+		return g.repeat(ctx, p)
+	}
+	return g.decideAndRun(ctx, p, c.Input)
+}
+
+// classOf labels the requested event when the id resolves.
+func (g *Gate) classOf(id string) map[string]any {
+	t, ok := g.tools[id]
+	if !ok {
+		return nil
+	}
+	return map[string]any{"side_effect": t.Meta.SideEffect, "risk": t.Meta.Risk}
+}
+
+// decideAndRun is stages 3 to 15 of a fresh call.
+func (g *Gate) decideAndRun(ctx context.Context, p *pass, raw json.RawMessage) (capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	t, ok := g.tools[p.e.CapabilityID]
+	switch {
+	case !ok:
+		return g.deny(ctx, p, "unknown", capability.Fail(capability.CodeNotFound))
+	case !t.Meta.Exposed(p.e.Surface):
+		return g.deny(ctx, p, "not-exposed", capability.Fail(capability.CodeNotFound))
+	}
+	p.tool = t
+	if cerr := p.validate(raw); cerr != nil {
+		return g.fail(ctx, p, cerr)
+	}
+	if !p.e.Actor.Valid() {
+		return g.fail(ctx, p, capability.Fail(capability.CodeUnauthenticated))
+	}
+	o, res, err := g.policies(ctx, p, policy.PhaseInvocation)
+	if res != nil || err != nil {
+		return value(res), err
+	}
+	if t.Meta.Approval.Required || len(o.Demands) > 0 {
+		return g.pend(ctx, p, o.Demands)
+	}
+	o, res, err = g.policies(ctx, p, policy.PhaseExecution)
+	if res != nil || err != nil {
+		return value(res), err
+	}
+	if len(o.Demands) > 0 {
+		return g.pend(ctx, p, o.Demands)
+	}
+	return g.startAndRun(ctx, p)
+}
+
+func value(r *capability.Result) capability.Result {
+	if r == nil {
+		return capability.Result{}
+	}
+	return *r
+}
+
+// validate makes the input canonical and checks it against the schema. What
+// passes here is byte for byte what is approved and what runs.
+func (p *pass) validate(raw json.RawMessage) *capability.Error {
+	bad := capability.Fail(capability.CodeInputInvalid)
+	if len(raw) == 0 {
+		raw = json.RawMessage("{}")
+	}
+	c, err := Canonical(raw)
+	if err != nil {
+		bad.Issues = []capability.Issue{{Message: err.Error()}}
+		return bad
+	}
+	if issues := check(p.tool.in, c); len(issues) > 0 {
+		bad.Issues = issues
+		return bad
+	}
+	p.input = c
+	return nil
+}
+
+// policies asks one phase. A non-nil result ends the call.
+func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.Outcome, *capability.Result, error) {
+	r := policy.Request{
+		Phase: ph, CapabilityID: p.e.CapabilityID, Meta: p.tool.Meta,
+		Surface: p.e.Surface, Actor: p.e.Actor, Input: p.input,
+	}
+	if p.approval != nil {
+		r.ApprovalID = p.approval.ID
+	}
+	o := policy.Evaluate(ctx, g.cfg.Policies, r, g.cfg.PolicyTimeout)
+	p.records = append(p.records, o.Records...)
+	var reason string
+	var cerr *capability.Error
+	switch {
+	case o.Failed:
+		reason, cerr = "policy-failed", capability.Fail(capability.CodePolicyFailed)
+	case o.Stance == policy.StanceDeny:
+		reason, cerr = "policy-denied", capability.Fail(capability.CodePolicyDenied)
+		if o.Message != "" {
+			cerr = cerr.Say(o.Message)
+		}
+	case o.Stance == policy.StanceHide:
+		reason, cerr = "hidden", capability.Fail(capability.CodeNotFound)
+	default:
+		return o, nil, nil
+	}
+	res, err := g.deny(ctx, p, reason, cerr)
+	return o, &res, err
+}
+
+// startAndRun records the start, then runs. The start is the last point where
+// nothing has happened yet.
+func (g *Gate) startAndRun(ctx context.Context, p *pass) (capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	now := g.now()
+	p.e.Input, p.e.InputHash, p.e.Revision = p.input, HashOf(p.input), p.tool.revision
+	data := map[string]any{"attempt": 1}
+	s := Start{
+		ExecutionID: p.e.ID, Input: p.input, InputHash: p.e.InputHash, Revision: p.e.Revision, At: now,
+	}
+	if p.approval != nil {
+		s.ApprovalID = p.approval.ID
+		p.e.ApprovalID = p.approval.ID
+	}
+	s.Event = g.event(EventStarted, p.e, now, data)
+	if err := g.cfg.Ledger.Start(ctx, s); err != nil {
+		if errors.Is(err, ErrState) && p.approval != nil {
+			return g.lostStart(ctx, p)
+		}
+		return capability.Result{}, fmt.Errorf("record start: %w", err)
+	}
+	p.e.State, p.e.StartedAt = ExecStarted, now
+	return g.run(ctx, p)
+}
+
+// deny ends a call that was never allowed to start.
+func (g *Gate) deny(ctx context.Context, p *pass, reason string, cerr *capability.Error) (capability.Result, error) {
+	data := map[string]any{"reason": reason, "code": cerr.Code}
+	if len(p.records) > 0 {
+		data["policies"] = p.records
+	}
+	return g.end(ctx, p, []ExecState{ExecClaimed}, EventDenied, cerr, data)
+}
+
+// fail ends a call before its start for a reason that is no denial.
+func (g *Gate) fail(ctx context.Context, p *pass, cerr *capability.Error) (capability.Result, error) {
+	return g.end(ctx, p, []ExecState{ExecClaimed}, EventFailed, cerr,
+		map[string]any{"code": cerr.Code, "stage": cerr.Stage, "attempts": 0})
+}
+
+// end records a terminal failure.
+func (g *Gate) end(ctx context.Context, p *pass, from []ExecState, et EventType, cerr *capability.Error, data map[string]any) (capability.Result, error) {
+	now := g.now()
+	res := capability.Result{Status: capability.StatusFailed, ExecutionID: p.e.ID, Error: cerr}
+	to := ExecFailed
+	if cerr.Code == capability.CodeTimeout || cerr.Code == capability.CodeCancelled {
+		res.Status, to = capability.StatusCancelled, ExecCancelled
+	}
+	if from[0] == ExecStarted && !cerr.NoEffect && p.tool != nil && p.tool.Meta.SideEffect.WriteLike() {
+		res.Effect = capability.EffectUnknown
+		data["effect_status"] = capability.EffectUnknown
+	}
+	if err := g.finish(ctx, Finish{
+		ExecutionID: p.e.ID, From: from, To: to, Result: res, At: now, Event: g.event(et, p.e, now, data),
+	}); err != nil {
+		return capability.Result{}, err
+	}
+	return res, nil
+}
+
+// event makes an audit row about e.
+func (g *Gate) event(t EventType, e Execution, at time.Time, data map[string]any) Event {
+	a := e.Actor
+	if !a.Valid() {
+		a = capability.Actor{ID: "unknown", Kind: capability.KindAnonymous}
+	}
+	return Event{
+		Type: t, At: at, Surface: e.Surface, Actor: capability.Actor{ID: a.ID, Kind: a.Kind},
+		ExecutionID: e.ID, ApprovalID: e.ApprovalID, CapabilityID: e.CapabilityID,
+		CorrelationID: e.CorrelationID, InputHash: e.InputHash, Data: data,
+	}
+}

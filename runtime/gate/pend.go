@@ -1,0 +1,238 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"moothall/runtime/capability"
+	"moothall/runtime/policy"
+)
+
+// pend puts the question to people and lets go of everything.
+func (g *Gate) pend(ctx context.Context, p *pass, demands []policy.Decision) (capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	now := g.now()
+	a := Approval{
+		ID: newID("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
+		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID,
+		Input: p.input, InputHash: HashOf(p.input), SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
+		State: ApprovalPending, RequestedAt: now,
+	}
+	a.Reasons, a.Requirements = g.merge(p.tool, demands)
+	if window := g.window(p.tool, demands); window != Never {
+		a.ExpiresAt = now.Add(window)
+	}
+	d, err := Digest(a)
+	if err != nil {
+		return g.fail(ctx, p, capability.Fail(capability.CodeApprovalUnserializable).Because(err))
+	}
+	a.Digest = d
+	p.e.ApprovalID, p.e.InputHash = a.ID, a.InputHash
+	res := capability.Result{
+		Status: capability.StatusApprovalRequired, ExecutionID: p.e.ID, ApprovalID: a.ID, ExpiresAt: a.ExpiresAt,
+	}
+	err = g.cfg.Ledger.Pend(ctx, Pend{
+		ExecutionID: p.e.ID, Approval: a, Result: res,
+		Event: g.event(EventApprovalRequested, p.e, now, map[string]any{
+			"reasons": len(a.Reasons), "types": a.Requirements.Types, "quorum": a.Requirements.Quorum,
+			"expires_at": a.ExpiresAt,
+		}),
+	})
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("record approval: %w", err)
+	}
+	return res, nil
+}
+
+// merge joins the tool's own gate and the policies' demands: all reasons, all
+// types, the highest quorum.
+func (g *Gate) merge(t *tool, demands []policy.Decision) ([]string, Requirements) {
+	var reasons []string
+	r := Requirements{Types: []string{}, Groups: []string{}, Quorum: 1}
+	add := func(kind string, quorum int) {
+		if kind != "" && !slices.Contains(r.Types, kind) {
+			r.Types = append(r.Types, kind)
+		}
+		r.Quorum = max(r.Quorum, quorum)
+	}
+	if s := t.Meta.Approval; s.Required {
+		reasons = append(reasons, fmt.Sprintf("Approval is required for %s.", t.ID))
+		add(s.Type, s.Quorum)
+	}
+	for _, d := range demands {
+		reasons = append(reasons, d.Reason)
+		add(d.Type, d.Quorum)
+	}
+	return reasons, r
+}
+
+// window is how long the question stays open: the shortest a policy asks for,
+// else the tool's own, else the default.
+func (g *Gate) window(t *tool, demands []policy.Decision) time.Duration {
+	var w time.Duration
+	for _, d := range demands {
+		if d.ExpiresIn > 0 && (w == 0 || d.ExpiresIn < w) {
+			w = d.ExpiresIn
+		}
+	}
+	if w == 0 {
+		w = t.Meta.Approval.ExpiresIn
+	}
+	return orDefault(w, g.cfg.ApprovalExpiry)
+}
+
+// Decision is one person's answer to one approval, as it reached us.
+type Decision struct {
+	ApprovalID string
+	Approver   capability.Actor
+	Yes        bool
+	Comment    string
+	Cause      string // what carried it (an event id); a repeat is no second vote
+}
+
+// ErrUndecided means that it could not be told whether the person may decide.
+// It is not a no: ask again.
+var ErrUndecided = errors.New("it cannot be told now who may decide")
+
+// Decide counts one answer. Who may decide is asked now, of [Electors]; the
+// asker, as a person, may not. It returns the approval as it stands: the vote
+// may have completed the decision, and then the run follows by itself from a row
+// written in the same step.
+//
+// A refusal is a [capability.Error] fit for the room and is audited. It is
+// [ErrUndecided] when nobody can tell yet. Other errors are faults of the
+// ledger: nothing was counted.
+func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
+	a, err := g.cfg.Ledger.Approval(ctx, d.ApprovalID)
+	if errors.Is(err, ErrNotFound) {
+		return Approval{}, capability.Fail(capability.CodeInternal).Because(err)
+	} else if err != nil {
+		return Approval{}, fmt.Errorf("read approval: %w", err)
+	}
+	if d.Cause != "" && slices.ContainsFunc(a.Votes, func(v Vote) bool { return v.Cause == d.Cause && v.Actor.Is(d.Approver) }) {
+		return a, nil // the same answer, handled again
+	}
+	if cerr := g.undecidable(ctx, a); cerr != nil {
+		return a, g.refuse(ctx, a, d, cerr)
+	}
+	if want, err := Digest(a); err != nil || want != a.Digest {
+		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeApprovalMismatch).Because(err))
+	}
+	person, self, err := g.person(ctx, d.Approver, a.Actor)
+	if err != nil {
+		return a, fmt.Errorf("%w: %w", ErrUndecided, err)
+	}
+	if self && !g.cfg.AllowSelfApproval {
+		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeSelfApproval).Say("You asked for this yourself, so somebody else has to decide."))
+	}
+	switch ans, why := g.cfg.Electors.MayDecide(ctx, a, d.Approver); ans {
+	case AnswerYes:
+	case AnswerCannotTell:
+		return a, fmt.Errorf("%w: %s", ErrUndecided, why)
+	case AnswerNo:
+		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeForbidden).Say(why))
+	default:
+		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeForbidden))
+	}
+	return g.cast(ctx, a, d, person)
+}
+
+func (g *Gate) cast(ctx context.Context, a Approval, d Decision, person string) (Approval, error) {
+	now := g.now()
+	ev := g.approvalEvent(EventVoted, a, d.Approver, now, map[string]any{"yes": d.Yes, "cause": d.Cause})
+	after, err := g.cfg.Ledger.Cast(ctx, Vote{
+		ApprovalID: a.ID, Person: person, Actor: d.Approver, Yes: d.Yes, Comment: d.Comment, Cause: d.Cause, At: now,
+	}, ev)
+	if err == nil {
+		return after, nil
+	}
+	if !errors.Is(err, ErrState) {
+		return a, fmt.Errorf("record vote: %w", err)
+	}
+	// Somebody was quicker, or the deadline came. Say which.
+	now2, err := g.cfg.Ledger.Approval(ctx, a.ID)
+	if err != nil {
+		return a, fmt.Errorf("read approval: %w", err)
+	}
+	cerr := g.undecidable(ctx, now2)
+	if cerr == nil {
+		return now2, fmt.Errorf("record vote: %w", ErrState)
+	}
+	return now2, g.refuse(ctx, now2, d, cerr)
+}
+
+// undecidable says why a is no longer open to votes, or nil. A deadline that
+// has come is acted on here, too.
+func (g *Gate) undecidable(ctx context.Context, a Approval) *capability.Error {
+	switch a.State {
+	case ApprovalPending:
+		if !a.ExpiredAt(g.now()) {
+			return nil
+		}
+		if _, err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
+			return capability.Fail(capability.CodeApprovalExpired).Because(err)
+		}
+		return capability.Fail(capability.CodeApprovalExpired)
+	case ApprovalExpired:
+		return capability.Fail(capability.CodeApprovalExpired)
+	case ApprovalApproved, ApprovalConsumed:
+		return capability.Fail(capability.CodeApprovalConsumed).Say("It has already been approved.")
+	case ApprovalRejected:
+		return capability.Fail(capability.CodeApprovalRejected).Say("It has already been rejected.")
+	case ApprovalCancelled:
+		return capability.Fail(capability.CodeApprovalCancelled)
+	case ApprovalSuperseded:
+		return capability.Fail(capability.CodeApprovalSuperseded)
+	case ApprovalStale:
+		return capability.Fail(capability.CodeApprovalStale)
+	}
+	return capability.Fail(capability.CodeInternal)
+}
+
+// refuse audits an answer that does not count.
+func (g *Gate) refuse(ctx context.Context, a Approval, d Decision, cerr *capability.Error) error {
+	ev := g.approvalEvent(EventDecisionRefused, a, d.Approver, g.now(), map[string]any{
+		"code": cerr.Code, "yes": d.Yes, "cause": d.Cause, "state": a.State,
+	})
+	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+		return fmt.Errorf("record refusal: %w", err)
+	}
+	return cerr
+}
+
+// person gives the name under which who votes, the same for all of a person's
+// identities, and whether they are the same person as other.
+func (g *Gate) person(ctx context.Context, who, other capability.Actor) (name string, same bool, err error) {
+	mine, err := g.cfg.People.Identities(ctx, who.ID)
+	if err != nil {
+		return "", false, fmt.Errorf("identities: %w", err)
+	}
+	theirs, err := g.cfg.People.Identities(ctx, other.ID)
+	if err != nil {
+		return "", false, fmt.Errorf("identities: %w", err)
+	}
+	mine = append(mine, who.ID)
+	theirs = append(theirs, other.ID)
+	for _, id := range mine {
+		if slices.Contains(theirs, id) {
+			same = true
+		}
+	}
+	return slices.Min(mine), same, nil
+}
+
+func (g *Gate) approvalEvent(t EventType, a Approval, by capability.Actor, at time.Time, data map[string]any) Event {
+	if !by.Valid() {
+		by = capability.Actor{ID: "moothall", Kind: capability.KindAutomation}
+	}
+	return Event{
+		Type: t, At: at, Surface: a.Surface, Actor: capability.Actor{ID: by.ID, Kind: by.Kind},
+		ExecutionID: a.ExecutionID, ApprovalID: a.ID, CapabilityID: a.CapabilityID,
+		CorrelationID: a.CorrelationID, InputHash: a.InputHash, Data: data,
+	}
+}

@@ -1,0 +1,223 @@
+package gate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"moothall/runtime/capability"
+	"moothall/runtime/policy"
+)
+
+// ResumeOptions are what a trusted surface may say of a resumption. All fields
+// are optional; none changes on whose authority the call runs.
+type ResumeOptions struct {
+	// Key is the idempotency key. Default: one made from the approval's id.
+	Key string
+	// ExpectedActor and ExpectedSurface must match the record, or the answer is
+	// the same as for an unknown id. A matching actor's attributes are used
+	// instead of the recorded ones.
+	ExpectedActor   *capability.Actor
+	ExpectedSurface capability.Surface
+	CorrelationID   string
+}
+
+// Resume runs what was approved: as the original actor, with the stored input,
+// once. Everything is checked again before the approval is used up; a failure
+// before that leaves it as it was. A repeat under the same key gives the
+// recorded envelope. Errors are faults of the ledger, as for [Gate.Invoke].
+func (g *Gate) Resume(ctx context.Context, approvalID string, o ResumeOptions) (capability.Result, error) {
+	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
+	if errors.Is(err, ErrNotFound) {
+		return refused(capability.Fail(capability.CodeInternal)), nil
+	} else if err != nil {
+		return capability.Result{}, fmt.Errorf("read approval: %w", err)
+	}
+	if cerr := g.guard(ctx, a, o); cerr != nil {
+		return refused(cerr), nil
+	}
+	if o.Key == "" {
+		o.Key = "resume/" + a.ID
+	}
+	if a.State == ApprovalConsumed {
+		return g.consumed(ctx, a, o.Key)
+	}
+	if cerr := g.unresumable(ctx, a); cerr != nil {
+		return refused(cerr), nil
+	}
+	return g.resume(ctx, a, o)
+}
+
+// refused is the envelope of a resumption that made no execution.
+func refused(e *capability.Error) capability.Result {
+	return capability.Result{Status: capability.StatusFailed, Error: e}
+}
+
+func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) *capability.Error {
+	by := a.Actor
+	bad := false
+	if o.ExpectedActor != nil && !o.ExpectedActor.Is(a.Actor) {
+		by, bad = *o.ExpectedActor, true
+	}
+	if o.ExpectedSurface != "" && o.ExpectedSurface != a.Surface {
+		bad = true
+	}
+	if !bad {
+		return nil
+	}
+	ev := g.approvalEvent(EventDenied, a, by, g.now(), map[string]any{"code": capability.CodeResumeMismatch})
+	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+		return capability.Fail(capability.CodeResumeMismatch).Because(err)
+	}
+	return capability.Fail(capability.CodeResumeMismatch)
+}
+
+// consumed answers for an approval that was used: with the envelope of the
+// execution that used it if the key is the same, else refused.
+func (g *Gate) consumed(ctx context.Context, a Approval, key string) (capability.Result, error) {
+	e, err := g.cfg.Ledger.Execution(ctx, a.ConsumedBy)
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("read execution: %w", err)
+	}
+	if e.Key != key {
+		return refused(capability.Fail(capability.CodeApprovalConsumed)), nil
+	}
+	return g.repeat(ctx, &pass{e: e, approval: &a})
+}
+
+func (g *Gate) unresumable(ctx context.Context, a Approval) *capability.Error {
+	switch a.State {
+	case ApprovalPending:
+		if a.ExpiredAt(g.now()) {
+			return g.undecidable(ctx, a)
+		}
+		return capability.Fail(capability.CodeApprovalPending)
+	case ApprovalApproved:
+		if !a.ExpiredAt(g.now()) {
+			return nil
+		}
+		cerr := capability.Fail(capability.CodeApprovalExpired)
+		if _, err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
+			cerr = cerr.Because(err)
+		}
+		return cerr
+	case ApprovalRejected:
+		return capability.Fail(capability.CodeApprovalRejected)
+	case ApprovalConsumed, ApprovalExpired, ApprovalCancelled, ApprovalSuperseded, ApprovalStale:
+		return g.undecidable(ctx, a)
+	}
+	return capability.Fail(capability.CodeInternal)
+}
+
+func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capability.Result, error) {
+	actor := a.Actor
+	if o.ExpectedActor != nil && o.ExpectedActor.Attributes != nil {
+		actor.Attributes = o.ExpectedActor.Attributes
+	}
+	corr := a.CorrelationID
+	if o.CorrelationID != "" {
+		corr = o.CorrelationID
+	}
+	now := g.now()
+	e := Execution{
+		ID: newID("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: claimHash(a.Input),
+		Actor: actor, Surface: a.Surface, Origin: a.Origin, CorrelationID: corr, ApprovalID: a.ID,
+		InputHash: a.InputHash, State: ExecClaimed, CreatedAt: now,
+	}
+	have, fresh, err := g.cfg.Ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true}))
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("claim: %w", err)
+	}
+	have.Actor.Attributes = actor.Attributes
+	p := &pass{e: have, approval: &a}
+	if !fresh && have.State != ExecClaimed {
+		return g.repeat(ctx, p)
+	}
+	if cerr := g.bound(ctx, a); cerr != nil {
+		return g.fail(ctx, p, cerr)
+	}
+	t, ok := g.tools[a.CapabilityID]
+	if !ok {
+		return g.deny(ctx, p, "unknown", capability.Fail(capability.CodeNotFound))
+	}
+	if !t.Meta.Exposed(a.Surface) {
+		return g.deny(ctx, p, "not-exposed", capability.Fail(capability.CodeNotFound))
+	}
+	p.tool = t
+	if cerr := p.validate(a.Input); cerr != nil {
+		return g.fail(ctx, p, cerr)
+	}
+	if core(a.Revision) != core(t.revision) {
+		return g.stale(ctx, p, a)
+	}
+	for _, ph := range []policy.Phase{policy.PhaseInvocation, policy.PhaseExecution} {
+		out, res, err := g.policies(ctx, p, ph)
+		if res != nil || err != nil {
+			return value(res), err
+		}
+		if !covers(a.Requirements, out.Demands) {
+			// The yes that was given is not the yes that is now asked for.
+			return g.deny(ctx, p, "approval-insufficient", capability.Fail(capability.CodePolicyDenied).Say("The rules now ask for another sign-off; ask again."))
+		}
+	}
+	return g.startAndRun(ctx, p)
+}
+
+// bound checks what must not have changed since the question was put.
+func (g *Gate) bound(ctx context.Context, a Approval) *capability.Error {
+	_, self, err := g.person(ctx, a.DecidedBy, a.Actor)
+	if err != nil {
+		return capability.Fail(capability.CodeInternal).Because(err)
+	}
+	if self && !g.cfg.AllowSelfApproval {
+		return capability.Fail(capability.CodeSelfApproval)
+	}
+	if d, err := Digest(a); err != nil || d != a.Digest || HashOf(a.Input) != a.InputHash {
+		return capability.Fail(capability.CodeApprovalMismatch).Because(err)
+	}
+	if Tally(a.Requirements, a.Votes) != VerdictApproved {
+		return capability.Fail(capability.CodeApprovalMismatch)
+	}
+	return nil
+}
+
+// covers reports whether the record holds every sign-off the demands name.
+func covers(r Requirements, demands []policy.Decision) bool {
+	for _, d := range demands {
+		found := d.Type == ""
+		for _, t := range r.Types {
+			found = found || t == d.Type
+		}
+		if !found || d.Quorum > r.Quorum {
+			return false
+		}
+	}
+	return true
+}
+
+// stale ends an approval whose tool is no longer the tool that was approved.
+func (g *Gate) stale(ctx context.Context, p *pass, a Approval) (capability.Result, error) {
+	now := g.now()
+	_, err := g.cfg.Ledger.Close(ctx, Close{
+		ApprovalID: a.ID, From: []ApprovalState{ApprovalApproved}, To: ApprovalStale, At: now,
+		Event: g.approvalEvent(EventStale, a, capability.Actor{}, now, nil),
+	})
+	if err != nil && !errors.Is(err, ErrState) {
+		return capability.Result{}, fmt.Errorf("close stale approval: %w", err)
+	}
+	return g.fail(ctx, p, capability.Fail(capability.CodeApprovalStale))
+}
+
+// lostStart explains a start that lost its compare-and-set: the approval was
+// used, closed or ran out between the look and the start.
+func (g *Gate) lostStart(ctx context.Context, p *pass) (capability.Result, error) {
+	a, err := g.cfg.Ledger.Approval(ctx, p.approval.ID)
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("read approval: %w", err)
+	}
+	cerr := g.unresumable(ctx, a)
+	if cerr == nil {
+		return capability.Result{}, fmt.Errorf("record start: %w", ErrState)
+	}
+	return g.fail(ctx, p, cerr)
+}

@@ -1,0 +1,267 @@
+package gate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"moothall/runtime/capability"
+)
+
+// finishTries bounds how often the end of a run is written before the call is
+// given up as unknown; between tries it waits finishPause, doubled each time.
+const (
+	finishTries = 3
+	finishPause = 50 * time.Millisecond
+	finishLimit = 10 * time.Second
+)
+
+// Causes a run can be cut short by.
+var (
+	errRunTimeout = errors.New("the tool's time-out")
+	errRunCancel  = errors.New("cancelled by a person")
+)
+
+// run enters the handler of a started execution and records its end.
+func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
+	limit := p.tool.Meta.Timeout
+	if limit == 0 {
+		limit = g.cfg.Timeout
+	}
+	begun := g.now()
+	rctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	rctx, cancel := context.WithTimeoutCause(rctx, limit, errRunTimeout)
+	defer cancel()
+	g.track(p.e.ID, stop)
+	defer g.untrack(p.e.ID)
+
+	out, cerr := g.enter(rctx, p)
+	took := g.now().Sub(begun)
+	if cerr == nil {
+		out, cerr = p.accept(out)
+	}
+	if cerr != nil {
+		et := EventFailed
+		if cerr.Code == capability.CodeTimeout || cerr.Code == capability.CodeCancelled {
+			et = EventCancelled
+		}
+		return g.end(ctx, p, []ExecState{ExecStarted}, et, cerr, map[string]any{
+			"code": cerr.Code, "stage": cerr.Stage, "duration_ms": took.Milliseconds(), "attempts": 1,
+		})
+	}
+	now := g.now()
+	res := capability.Result{Status: capability.StatusCompleted, ExecutionID: p.e.ID, Output: out}
+	err := g.finish(ctx, Finish{
+		ExecutionID: p.e.ID, From: []ExecState{ExecStarted}, To: ExecCompleted, Result: res, At: now,
+		Event: g.event(EventCompleted, p.e, now, map[string]any{"duration_ms": took.Milliseconds(), "attempts": 1}),
+	})
+	if err != nil {
+		return capability.Result{}, err
+	}
+	return res, nil
+}
+
+// enter calls the handler in a goroutine of its own, so that one that ignores
+// ctx does not hold the caller. Its late end goes nowhere but the log.
+func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability.Error) {
+	info := capability.CallInfo{
+		ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Surface: p.e.Surface, Actor: p.e.Actor,
+		CorrelationID: p.e.CorrelationID, IdempotencyKey: p.e.Key,
+	}
+	if p.approval != nil {
+		info.Approval = &capability.ApprovalInfo{ID: p.approval.ID, Approver: p.approval.DecidedBy}
+	}
+	rt, err := g.cfg.Contexts.Context(ctx, info, p.e.Origin)
+	if err != nil {
+		e := capability.Fail(capability.CodeInternal).Because(err)
+		e.NoEffect = true
+		return nil, e
+	}
+	type ending struct {
+		out json.RawMessage
+		err error
+	}
+	ch := make(chan ending, 1)
+	go func() {
+		defer func() {
+			if v := recover(); v != nil {
+				// The value may hold anything; only that it happened is said.
+				ch <- ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
+			}
+		}()
+		out, err := p.tool.Run(ctx, rt, p.input)
+		ch <- ending{out, err}
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, cutShort(ctx)
+	case end := <-ch:
+		if ctx.Err() != nil {
+			return nil, cutShort(ctx)
+		}
+		if end.err == nil {
+			return end.out, nil
+		}
+		if e, ok := errors.AsType[*capability.Error](end.err); ok {
+			return nil, e
+		}
+		return nil, capability.Fail(capability.CodeExecutionFailed).Because(end.err)
+	}
+}
+
+func cutShort(ctx context.Context) *capability.Error {
+	cause := context.Cause(ctx)
+	if errors.Is(cause, errRunTimeout) {
+		return capability.Fail(capability.CodeTimeout).Because(cause)
+	}
+	return capability.Fail(capability.CodeCancelled).Because(cause)
+}
+
+// accept validates and redacts output. Output that does not pass is withheld.
+func (p *pass) accept(out json.RawMessage) (json.RawMessage, *capability.Error) {
+	if len(out) == 0 {
+		out = json.RawMessage("null")
+	}
+	if !json.Valid(out) || len(check(p.tool.out, out)) > 0 {
+		return nil, capability.Fail(capability.CodeOutputInvalid)
+	}
+	if p.tool.Meta.RedactOutput == nil {
+		return out, nil
+	}
+	red, err := pure(p.tool.Meta.RedactOutput, out)
+	if err != nil {
+		return nil, capability.Fail(capability.CodeExecutionFailed).Because(err)
+	}
+	return red, nil
+}
+
+// pure runs a redaction and turns a panic or nonsense into an error.
+func pure(f func(json.RawMessage) (json.RawMessage, error), in json.RawMessage) (out json.RawMessage, err error) {
+	defer func() {
+		if recover() != nil {
+			out, err = nil, errors.New("redaction panicked")
+		}
+	}()
+	out, err = f(append(json.RawMessage(nil), in...))
+	if err == nil && !json.Valid(out) {
+		return nil, errors.New("redaction gave no JSON")
+	}
+	return out, err
+}
+
+// finish writes the end of an execution. After the handler has run the write is
+// tried a few times even if the caller is going away: a lost end makes the
+// outcome unknown.
+func (g *Gate) finish(ctx context.Context, f Finish) error {
+	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
+	defer cancel()
+	tries := 1
+	if f.From[0] == ExecStarted {
+		tries = finishTries
+	}
+	pause := finishPause
+	for i := 1; ; i++ {
+		err := g.cfg.Ledger.Finish(fctx, f)
+		if err == nil {
+			return nil
+		}
+		if i >= tries || errors.Is(err, ErrState) {
+			return fmt.Errorf("record end: %w", err)
+		}
+		zerolog.Ctx(ctx).Warn().Err(err).Str("execution_id", f.ExecutionID).Int("try", i).Msg("Could not record the end of a run, trying again")
+		t := time.NewTimer(pause)
+		select {
+		case <-fctx.Done():
+			t.Stop()
+			return fmt.Errorf("record end: %w", err)
+		case <-t.C:
+		}
+		pause *= 2
+	}
+}
+
+// repeat answers for an execution that was journalled before.
+func (g *Gate) repeat(ctx context.Context, p *pass) (capability.Result, error) {
+	e := p.e
+	if e.Result != nil {
+		return *e.Result, nil
+	}
+	if e.State != ExecStarted {
+		return capability.Result{}, fmt.Errorf("execution %s is %s without an envelope", e.ID, e.State)
+	}
+	unknown := capability.Result{
+		Status: capability.StatusFailed, ExecutionID: e.ID,
+		Error: capability.Fail(capability.CodeOutcomeUnknown), Effect: capability.EffectUnknown,
+	}
+	if g.running(e.ID) {
+		return unknown, nil
+	}
+	if t, ok := g.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
+		return g.again(ctx, p, t)
+	}
+	now := g.now()
+	err := g.finish(ctx, Finish{
+		ExecutionID: e.ID, From: []ExecState{ExecStarted}, To: ExecUnknown, Result: unknown, At: now,
+		Event: g.event(EventUnknown, e, now, map[string]any{"code": capability.CodeOutcomeUnknown}),
+	})
+	if err != nil {
+		return capability.Result{}, err
+	}
+	return unknown, nil
+}
+
+// again runs a started execution that died once more, because the tool says
+// that twice equals once.
+func (g *Gate) again(ctx context.Context, p *pass, t *tool) (capability.Result, error) {
+	p.tool, p.input = t, p.e.Input
+	if p.e.ApprovalID != "" {
+		a, err := g.cfg.Ledger.Approval(ctx, p.e.ApprovalID)
+		if err != nil {
+			return capability.Result{}, fmt.Errorf("read approval: %w", err)
+		}
+		p.approval = &a
+	}
+	if core(p.e.Revision) != core(t.revision) || len(check(t.in, p.input)) > 0 {
+		return g.end(ctx, p, []ExecState{ExecStarted}, EventFailed, capability.Fail(capability.CodeApprovalStale), map[string]any{"code": capability.CodeApprovalStale})
+	}
+	if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
+		return capability.Result{}, fmt.Errorf("record retry: %w", err)
+	}
+	return g.run(ctx, p)
+}
+
+func (g *Gate) track(id string, stop context.CancelCauseFunc) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.live[id] = stop
+}
+
+func (g *Gate) untrack(id string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	delete(g.live, id)
+}
+
+func (g *Gate) running(id string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := g.live[id]
+	return ok
+}
+
+// Stop cancels an execution that runs in this process and reports whether there
+// was one. Its end is recorded by whoever runs it; a write may have happened.
+func (g *Gate) Stop(executionID string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	stop, ok := g.live[executionID]
+	if ok {
+		stop(errRunCancel)
+	}
+	return ok
+}
