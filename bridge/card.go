@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"time"
 
 	"maunium.net/go/mautrix/event"
@@ -90,9 +91,7 @@ func finish(evType string, c any, m queue.Message, extra map[string]any) (render
 		return rendered{}, fmt.Errorf("encode event: %w", err)
 	}
 	fields[keyOwn] = txnID(m)
-	for k, v := range extra {
-		fields[k] = v
-	}
+	maps.Copy(fields, extra)
 	if raw, err = json.Marshal(fields); err != nil {
 		return rendered{}, fmt.Errorf("encode event: %w", err)
 	}

@@ -46,7 +46,7 @@ type APIError struct {
 // Error names status and code, never the body: it may quote what was sent.
 func (e *APIError) Error() string { return fmt.Sprintf("homeserver answered %d %s", e.Status, e.Code) }
 
-// ErrNoState: the room has no such state event, or no such member.
+// ErrNoState means that the room has no such state event, or no such member.
 var ErrNoState = errors.New("no such state event")
 
 // temporary reports whether the same request may succeed later: the network, a

@@ -44,7 +44,7 @@ func (b *Bridge) serve(ctx, work context.Context, st stage) {
 		case <-ctx.Done():
 			return
 		}
-		l, ok, err := b.cfg.Rows.Claim(ctx, st.class, b.cfg.Owner, b.now(), b.cfg.LeaseTTL)
+		l, ok, err := b.claim(ctx, st.class)
 		if err == nil && ok {
 			failures = 0
 			go func() {
@@ -62,6 +62,16 @@ func (b *Bridge) serve(ctx, work context.Context, st stage) {
 		}
 		b.idle(ctx, st.class)
 	}
+}
+
+// claim takes a lane if one is due. It looks before it claims: looking does not
+// need the one writer of the database, which work in progress waits for.
+func (b *Bridge) claim(ctx context.Context, c queue.Class) (queue.Lease, bool, error) {
+	due, ok, err := b.cfg.Rows.NextDue(ctx, c)
+	if err != nil || !ok || due.After(b.now()) {
+		return queue.Lease{}, false, err
+	}
+	return b.cfg.Rows.Claim(ctx, c, b.cfg.Owner, b.now(), b.cfg.LeaseTTL)
 }
 
 // idle waits for a wake-up, the next due time, or the poll interval.

@@ -16,11 +16,8 @@ import (
 
 // How sends behave.
 const (
-	// forgetsAfter is when a homeserver may have forgotten a transaction id:
-	// Dendrite and Synapse keep them for 30 minutes.
-	forgetsAfter = 30 * time.Minute
-	lookBack     = 200 // events searched for our own before such a re-send
-	sendWait     = 30 * time.Second
+	lookBack = 200 // events searched for our own before a row is sent again
+	sendWait = 30 * time.Second
 )
 
 // txnID derives the transaction id from the row's cause, so that a repeat in any
@@ -33,10 +30,14 @@ func txnID(m queue.Message) string {
 
 // sendNext sends the oldest row of the room whose lease ctx carries.
 func (b *Bridge) sendNext(ctx context.Context) (bool, error) {
-	m, ok, err := b.cfg.Rows.NextMessage(ctx, b.now())
+	now := b.now()
+	m, ok, err := b.cfg.Rows.NextMessage(ctx, now)
 	if err != nil || !ok {
 		return false, err
 	}
+	// A first try is stamped with now. An earlier one may have been made by a
+	// process that died before it could count it.
+	again := m.Attempts > 0 || m.FirstTry.UnixMilli() < now.UnixMilli()
 	log := zerolog.Ctx(ctx).With().Str("room_id", m.Room).Str("part", string(m.Part)).Str("key", m.Key).Logger()
 	ctx = log.WithContext(ctx)
 	if enc, err := b.cfg.Rows.Note(ctx, noteEncrypted+m.Room); err != nil {
@@ -45,7 +46,7 @@ func (b *Bridge) sendNext(ctx context.Context) (bool, error) {
 		log.Warn().Msg("Not sending in clear to an encrypted room")
 		return true, b.drop(ctx, m, "encrypted room")
 	}
-	ev, err := b.send(ctx, m)
+	ev, err := b.send(ctx, m, again)
 	if err == nil {
 		if err := b.cfg.Rows.Sent(ctx, m.ID, ev, b.now()); err != nil {
 			return false, fmt.Errorf("record sent: %w", err)
@@ -80,14 +81,14 @@ func (b *Bridge) drop(ctx context.Context, m queue.Message, why string) error {
 // errRender marks a fault of ours, which must not drop the row.
 var errRender = errors.New("render")
 
-func (b *Bridge) send(ctx context.Context, m queue.Message) (string, error) {
+func (b *Bridge) send(ctx context.Context, m queue.Message, again bool) (string, error) {
 	r, err := b.render(ctx, m)
 	if err != nil {
 		return "", fmt.Errorf("%w: %w", errRender, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendWait)
 	defer cancel()
-	if m.Attempts > 0 && !m.FirstTry.IsZero() && b.now().Sub(m.FirstTry) > forgetsAfter {
+	if again {
 		ev, err := b.ownEcho(ctx, m)
 		if ev != "" || err != nil {
 			return ev, err
@@ -99,9 +100,10 @@ func (b *Bridge) send(ctx context.Context, m queue.Message) (string, error) {
 	return b.cfg.Homeserver.Send(ctx, m.Room, r.evType, txnID(m), r.content)
 }
 
-// ownEcho looks for the event that an earlier try of this row became: after half
-// an hour the homeserver no longer knows the transaction id, and sending again
-// would say it twice. A redaction may be repeated without harm.
+// ownEcho looks for the event that an earlier try of this row became. The
+// transaction id alone does not keep it from being said twice: homeservers forget
+// it after half an hour, Dendrite also when it restarts and when we hang up
+// before it has answered. A redaction may be repeated without harm.
 func (b *Bridge) ownEcho(ctx context.Context, m queue.Message) (string, error) {
 	if m.Part == queue.PartRedact {
 		return "", nil

@@ -94,17 +94,17 @@ func (b *Bridge) sorry(ctx context.Context, w queue.Work) ([]queue.Message, erro
 	var t task
 	switch w.Kind {
 	case queue.KindMessage, queue.KindAnswer:
-		if err := json.Unmarshal(w.Data, &t); err != nil {
-			return nil, nil
+		if json.Unmarshal(w.Data, &t) != nil {
+			return nil, nil //nolint:nilerr // a row nobody can read has no room to say it in
 		}
 	case queue.KindResume:
 		v, err := b.cfg.Gate.View(ctx, w.Ref)
 		if err != nil {
 			return nil, fmt.Errorf("give work up: %w", err)
 		}
-		p, err := placeOf(v.Origin)
-		if err != nil {
-			return nil, nil
+		p, perr := placeOf(v.Origin)
+		if perr != nil {
+			return nil, nil //nolint:nilerr // no room to say it in
 		}
 		t = task{Room: p.Room, Root: p.Root, Event: p.Event}
 	case queue.KindReaction, queue.KindInvite, queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport, queue.KindLeft:
@@ -119,9 +119,9 @@ func (b *Bridge) do(ctx context.Context, w queue.Work) (effects, error) {
 	switch w.Kind {
 	case queue.KindMessage, queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindLeft:
 		var t task
-		if err := json.Unmarshal(w.Data, &t); err != nil {
+		if json.Unmarshal(w.Data, &t) != nil {
 			zerolog.Ctx(ctx).Error().Msg("A work row cannot be read, dropping it")
-			return effects{}, nil
+			return effects{}, nil //nolint:nilerr // trying again cannot make it readable
 		}
 		return b.doTask(ctx, w, t)
 	case queue.KindAnnounce:

@@ -102,7 +102,7 @@ func (l *Ledger) Finish(ctx context.Context, f gate.Finish) error {
 		w.is("id", f.ExecutionID)
 		among(&w, "state", f.From)
 		var lane string
-		err := l.s.db.QueryRow(ctx, set+w.String()+` RETURNING lane`, w.args...).Scan(&lane)
+		err := l.s.one(ctx, set+w.String()+` RETURNING lane`, w.args...).Scan(&lane)
 		if errors.Is(err, sql.ErrNoRows) {
 			return l.s.orState(ctx, countExecution, f.ExecutionID)
 		}

@@ -92,7 +92,7 @@ func (s *Store) acceptChunk(ctx context.Context, rows []inboxRow) (fresh int, er
 	for _, e := range rows {
 		args = append(args, e.ID, e.Room, e.Sender, e.Type, toMS(e.SentAt), toMS(e.ReceivedAt), e.state, clean(string(e.Body)))
 	}
-	got, err := list(ctx, s.db.Execable(ctx), func(row dbutil.Scannable) (e inboxRow, err error) {
+	got, err := returning(ctx, s, func(row dbutil.Scannable) (e inboxRow, err error) {
 		var at int64
 		err = row.Scan(&e.Room, &e.state, &at)
 		e.ReceivedAt = fromMS(at)
@@ -233,7 +233,7 @@ func (r *Rows) Backlog(ctx context.Context, now time.Time) (n int, oldest time.D
 // mustExist tells a repeat, which is no error, from a row that never was.
 func (s *Store) mustExist(ctx context.Context, count string, id any) error {
 	var n int
-	if err := s.db.QueryRow(ctx, count, id).Scan(&n); err != nil {
+	if err := s.one(ctx, count, id).Scan(&n); err != nil {
 		return err
 	}
 	if n == 0 {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"moothall/bridge/queue"
@@ -15,7 +16,9 @@ type Rows struct{ s *Store }
 
 var _ queue.Rows = (*Rows)(nil)
 
-// Claim implements [queue.Lanes].
+// Claim implements [queue.Lanes]. On PostgreSQL it passes over a lane that is
+// being written to at that moment, and so may find none while one is due; that
+// write's commit wakes the class.
 func (r *Rows) Claim(ctx context.Context, c queue.Class, owner string, now time.Time, ttl time.Duration) (queue.Lease, bool, error) {
 	skip := ""
 	if r.s.postgres() {
@@ -24,7 +27,7 @@ func (r *Rows) Claim(ctx context.Context, c queue.Class, owner string, now time.
 	l := queue.Lease{Class: c, Until: fromMS(toMS(now.Add(ttl)))}
 	found := false
 	err := r.s.writeUnder(ctx, "lane_claim", l, false, func(ctx context.Context) error {
-		err := r.s.db.QueryRow(ctx, `UPDATE lane SET owner=$1, epoch=epoch+1, lease_until=$2
+		err := r.s.one(ctx, `UPDATE lane SET owner=$1, epoch=epoch+1, lease_until=$2
 			WHERE class=$3 AND key=(SELECT key FROM lane WHERE class=$3 AND due<=$4 AND lease_until<=$4
 				ORDER BY due LIMIT 1`+skip+`)
 			RETURNING key, epoch`,
@@ -75,7 +78,7 @@ func (r *Rows) Release(ctx context.Context, l queue.Lease) error {
 			}
 		}
 		var due sql.NullInt64
-		err := r.s.db.QueryRow(ctx, `UPDATE lane SET owner=NULL, lease_until=0, due=(`+head+`)
+		err := r.s.one(ctx, `UPDATE lane SET owner=NULL, lease_until=0, due=(`+head+`)
 			WHERE class=$1 AND key=$2 AND epoch=$3 AND owner IS NOT NULL RETURNING due`,
 			string(l.Class), l.Key, l.Epoch).Scan(&due)
 		if err == nil && due.Valid {
@@ -133,10 +136,8 @@ func lane(ctx context.Context, classes ...queue.Class) (queue.Lease, error) {
 	if !ok {
 		return l, errors.New("no lease in ctx")
 	}
-	for _, c := range classes {
-		if l.Class == c {
-			return l, nil
-		}
+	if slices.Contains(classes, l.Class) {
+		return l, nil
 	}
 	return l, fmt.Errorf("the lease in ctx is of class %q", string(l.Class))
 }

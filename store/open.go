@@ -57,7 +57,8 @@ type Store struct {
 	db      *dbutil.Database // the writer; on PostgreSQL every connection
 	ro      *dbutil.Database // SQLite's readers; nil on PostgreSQL
 	lock    *fileLock        // nil if read-only or PostgreSQL
-	name    string           // how messages name the database
+	stmts   statements
+	name    string // how messages name the database
 	version int
 }
 
@@ -112,7 +113,7 @@ func (s *Store) Close() error {
 		errs = append(errs, s.ro.Close()) // first, so that the writer is the last and cleans up
 	}
 	if s.db != nil {
-		errs = append(errs, s.db.Close())
+		errs = append(errs, s.stmts.close(), s.db.Close())
 	}
 	errs = append(errs, s.lock.release())
 	return errors.Join(errs...)

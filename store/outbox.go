@@ -41,7 +41,7 @@ func (s *Store) addMessageChunk(ctx context.Context, now time.Time, out []queue.
 		room string
 		due  int64
 	}
-	got, err := list(ctx, s.db.Execable(ctx), func(row dbutil.Scannable) (a added, err error) {
+	got, err := returning(ctx, s, func(row dbutil.Scannable) (a added, err error) {
 		err = row.Scan(&a.room, &a.due)
 		return a, err
 	}, `INSERT INTO outbox (key, room, root, part, ref, content, waits_for, created) VALUES `+values(len(out), cols)+`

@@ -19,12 +19,14 @@ func TestMain(m *testing.M) {
 
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Config {
+		t.Helper()
 		return store.Config{Path: filepath.Join(t.TempDir(), "moothall.db")}
 	})
 }
 
 func TestPostgres(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Config {
+		t.Helper()
 		return store.Config{Type: store.TypePostgres, URI: pgtest.DSN(t)}
 	})
 }

@@ -73,6 +73,11 @@ func (s *Store) writeUnder(ctx context.Context, step string, lease queue.Lease, 
 		return fmt.Errorf("%s: %w", step, err)
 	}
 	inner := context.WithoutCancel(ctx)
+	if _, inside := s.db.Execable(ctx).(dbutil.Transaction); !inside {
+		if err := s.stmts.prepare(inner, s.db.RawDB); err != nil {
+			return fmt.Errorf("%s: prepare: %w", step, err)
+		}
+	}
 	if s.postgres() {
 		var cancel context.CancelFunc
 		inner, cancel = context.WithTimeout(inner, postgresStep)
@@ -138,7 +143,7 @@ func (s *Store) step(ctx context.Context, step string, lease queue.Lease, fenced
 
 func (s *Store) lookFence(ctx context.Context, l queue.Lease) error {
 	var n int
-	err := s.db.QueryRow(ctx, `SELECT COUNT(*) FROM lane WHERE class=$1 AND key=$2 AND epoch=$3 AND owner IS NOT NULL`,
+	err := s.one(ctx, `SELECT COUNT(*) FROM lane WHERE class=$1 AND key=$2 AND epoch=$3 AND owner IS NOT NULL`,
 		string(l.Class), l.Key, l.Epoch).Scan(&n)
 	if err == nil && n == 0 {
 		err = queue.ErrFenced
@@ -170,7 +175,7 @@ func (s *Store) writeLanes(ctx context.Context, l queue.Lease, fence bool) error
 			continue
 		}
 		st.woken[k.class] = true
-		_, err := s.db.Exec(ctx, `INSERT INTO lane (class, key, due) VALUES ($1, $2, $3)
+		_, err := s.exec(ctx, `INSERT INTO lane (class, key, due) VALUES ($1, $2, $3)
 			ON CONFLICT (class, key) DO UPDATE SET due=excluded.due WHERE lane.due IS NULL OR lane.due>excluded.due`,
 			string(k.class), k.key, due)
 		if err != nil {
@@ -201,15 +206,6 @@ func (s *Store) notify(ctx context.Context, st *txnState) error {
 		}
 	}
 	return nil
-}
-
-// exec runs a statement and tells how many rows it changed.
-func (s *Store) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	res, err := s.db.Exec(ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
 }
 
 // read gives what a query outside a write goes through: the transaction in ctx,

@@ -50,7 +50,7 @@ func (s *Store) addWorkChunk(ctx context.Context, now time.Time, rows []queue.Wo
 		class, lane string
 		due         int64
 	}
-	got, err := list(ctx, s.db.Execable(ctx), func(row dbutil.Scannable) (a added, err error) {
+	got, err := returning(ctx, s, func(row dbutil.Scannable) (a added, err error) {
 		err = row.Scan(&a.class, &a.lane, &a.due)
 		return a, err
 	}, `INSERT INTO work (key, class, lane, kind, ref, data, not_before, created) VALUES `+values(len(rows), cols)+`

@@ -8,13 +8,21 @@ import (
 	"testing"
 
 	"moothall/cmd/moothall/config"
+	"moothall/internal/pgtest"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
 var update = flag.Bool("update", false, "rewrite the expected output in the scripts, and the example files")
 
-func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"moothall": main}) }
+func TestMain(m *testing.M) {
+	testscript.Main(withPostgres{m}, map[string]func(){"moothall": main, botProgram: botMain})
+}
+
+// withPostgres stops the database server that the tests shared.
+type withPostgres struct{ *testing.M }
+
+func (m withPostgres) Run() int { return pgtest.Main(m.M) }
 
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{

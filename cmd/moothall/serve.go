@@ -56,6 +56,7 @@ type extras struct {
 	fault func(step string) error // see store.Config.Fault
 	// bound is told the addresses that are listened on.
 	bound func(appservice, admin net.Addr)
+	lease time.Duration // see bridge.Config.LeaseTTL
 }
 
 // service is one running application service.
@@ -149,7 +150,7 @@ func (s *service) wire(x extras, log *zerolog.Logger) error {
 		Rows: s.store.Rows(), Homeserver: s.client, Gate: g, Commands: commands.New(g, c.Commands.Prefix),
 		Bot: c.BotID(), Domain: c.Homeserver.Domain, Name: c.AppService.Bot.DisplayName,
 		Owner: host + "/" + rand.Text(), Keys: keys, SeedYes: first(c.Approvals.Approve), SeedNo: first(c.Approvals.Reject),
-		MinPower: c.Approvals.MinPower, EventAge: c.Limits.EventAge,
+		MinPower: c.Approvals.MinPower, EventAge: c.Limits.EventAge, LeaseTTL: x.lease,
 	})
 	if err != nil {
 		return err

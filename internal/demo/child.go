@@ -16,7 +16,8 @@ import (
 const (
 	readyTimeout = 60 * time.Second
 	readyEvery   = 5 * time.Millisecond
-	stopTimeout  = 10 * time.Second
+	stopTimeout  = 20 * time.Second // above what the bot allows itself
+	quotedLines  = 5
 )
 
 // bot is the real program, run as an operator would. It belongs to one
@@ -72,7 +73,7 @@ func (b *bot) start(ctx context.Context, extra ...string) error {
 			select {
 			case <-c.asked: // both at once
 			default:
-				b.died(fmt.Errorf("the bot ended by itself: %s", c.how()))
+				b.died(fmt.Errorf("the bot ended by itself: %s%s", c.how(), b.lastWords()))
 			}
 		}
 	}()
@@ -92,7 +93,7 @@ func (b *bot) awaitReady(ctx context.Context, c *child) error {
 		select {
 		case <-tick.C:
 		case <-c.done:
-			return fmt.Errorf("it ended: %s", c.how())
+			return fmt.Errorf("it ended: %s%s", c.how(), b.lastWords())
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", b.readyURL, ctx.Err())
 		}
@@ -148,6 +149,17 @@ func (b *bot) stop(ctx context.Context) error {
 		<-c.done
 		return errors.New("stop the bot: it had to be killed")
 	}
+}
+
+// lastWords quotes the end of the log for an error. The log holds no secrets.
+func (b *bot) lastWords() string {
+	text, err := os.ReadFile(b.logFile)
+	if err != nil {
+		return ""
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	lines = lines[max(0, len(lines)-quotedLines):]
+	return "; its log ends:\n    " + strings.Join(lines, "\n    ")
 }
 
 // take makes the running child the caller's to end.

@@ -110,6 +110,7 @@ func converse(ctx context.Context, o Options, w *world) error {
 		}
 	}
 	if o.Keep && s.room != "" && alive.Err() == nil {
+		err = errors.Join(err, w.relax(alive))
 		say(o.Out, "%s", w.howToLogIn(s.room))
 		<-alive.Done()
 		if ctx.Err() == nil {

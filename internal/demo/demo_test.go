@@ -27,6 +27,25 @@ func TestDemo(t *testing.T) {
 			t.Errorf("the transcript lacks %q", want)
 		}
 	}
+	readmeShows(t, string(b))
+}
+
+// readmeShows checks that what the README shows of the conversation is what
+// happened, word for word.
+func readmeShows(t *testing.T, transcript string) {
+	t.Helper()
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, ok := strings.Cut(string(readme), "```transcript\n")
+	if !ok {
+		t.Fatal("the README shows no transcript")
+	}
+	block, _, _ = strings.Cut(block, "```")
+	if strings.TrimSpace(block) == "" || !strings.Contains(transcript, strings.TrimSpace(block)) {
+		t.Errorf("the README shows\n%s\nwhich is not in the conversation\n%s", block, transcript)
+	}
 }
 
 func TestDemoRefusesAFolderInUse(t *testing.T) {

@@ -135,7 +135,7 @@ func (s *scene) closed(ctx context.Context, c *card, after id.EventID, outcome s
 		s.told[gone.ID] = true
 	}
 	s.to.says(1, botID.Localpart(), "takes its own ✅ and ❌ away")
-	s.done("the card now says "+want+", and the bot's own ✅ and ❌ are gone")
+	s.done("the card now says " + want + ", and the bot's own ✅ and ❌ are gone")
 	return nil
 }
 

@@ -55,7 +55,7 @@ func (s *story) play(ctx context.Context) error {
 		err := step.play(ctx)
 		s.tellRest()
 		if err != nil {
-			s.to.line(1, "✗ the conversation cannot go on")
+			s.to.line(1, "✗ the conversation ends here")
 			return err
 		}
 	}
@@ -129,7 +129,7 @@ func (s *story) plain(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	year := time.Now().UTC().Format("2006-")
+	year := time.Now().UTC().Format("2006")
 	s.that(strings.Contains(body(answer), year), "the answer, in a thread on his message, is the time", "a time of this year", body(answer))
 	return nil
 }

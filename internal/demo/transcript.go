@@ -48,7 +48,7 @@ func (t *transcript) says(depth int, who, text string) {
 
 // save writes the transcript as it looks in every run.
 func (t *transcript) save(path string) error {
-	if err := os.WriteFile(path, []byte(stable(t.text.String())), 0o644); err != nil { //nolint:gosec // for everybody to read
+	if err := os.WriteFile(path, []byte(stable(strings.TrimLeft(t.text.String(), "\n"))), 0o644); err != nil { //nolint:gosec // for everybody to read
 		return fmt.Errorf("save transcript: %w", err)
 	}
 	return nil
@@ -58,6 +58,7 @@ func (t *transcript) save(path string) error {
 // numbered as they come, so that the same id stays recognisable.
 func stable(text string) string {
 	for _, r := range []struct{ pattern, with string }{
+		{`\b([A-Z][a-z]+day, )?\d{1,2} [A-Z][a-z]+ \d{4}(,? \d\d:\d\d(:\d\d)?( UTC)?)?`, "<time>"},
 		{`\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?( ?(Z|UTC|[+-]\d\d:?\d\d))?`, "<time>"},
 		{`\b\d\d:\d\d(:\d\d(\.\d+)?( ?UTC)?| UTC)`, "<time>"},
 		{`127\.0\.0\.1:\d+`, "127.0.0.1:<port>"},

@@ -9,6 +9,7 @@ func TestWhatDiffersFromRunToRunIsReplaced(t *testing.T) {
 	event := "$" + strings.Repeat("a-Z_0", 8) + "xyz"
 	tests := []struct{ name, in, want string }{
 		{"a time", "until 2026-11-30T16:00:01.5Z, that is 2026-11-30 16:00 UTC", "until <time>, that is <time>"},
+		{"a time in words", "It is Monday, 30 November 2026, 16:08:51 UTC.", "It is <time>."},
 		{"a time of day", "at 16:00:01 or 16:00 UTC", "at <time> or <time>"},
 		{"what somebody wrote stays", `topic="Maintenance tonight at 22:00"`, `topic="Maintenance tonight at 22:00"`},
 		{"an event", event + " and again " + event, "$event1 and again $event1"},

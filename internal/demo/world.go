@@ -142,6 +142,16 @@ func (w *world) close(ctx context.Context) error {
 	return err
 }
 
+// relax starts the bot anew with questions that wait long enough for somebody
+// who only begins to look around.
+func (w *world) relax(ctx context.Context) error {
+	defer w.beat.pause()()
+	if err := w.bot.stop(ctx); err != nil {
+		return err
+	}
+	return w.startBot(ctx, longExpiry)
+}
+
 // howToLogIn is for somebody who wants to go on with a client of their own.
 func (w *world) howToLogIn(room id.RoomID) string {
 	var b strings.Builder
@@ -153,7 +163,6 @@ func (w *world) howToLogIn(room id.RoomID) string {
 	fmt.Fprintf(&b, "  room        %q, %s (alice decides, bob asks)\n", roomName, room)
 	fmt.Fprintf(&b, "  bot         %s, files and log in %s\n\n", botID, w.dir)
 	fmt.Fprintf(&b, "In any Matrix client on this machine choose another homeserver, give it the address\n")
-	fmt.Fprintf(&b, "above, and log in with user name and password. Write !help in the room. Questions\n")
-	fmt.Fprintf(&b, "wait for %s only, as in the last part of the conversation.\n", shortExpiry)
+	fmt.Fprintf(&b, "above, and log in with user name and password. Write !help in the room.\n")
 	return b.String()
 }

@@ -57,6 +57,7 @@ func DSN(tb testing.TB) string {
 	if err != nil {
 		tb.Fatalf("make a test database: %v", err)
 	}
+	tb.Log("engine: postgres") // counted by internal/tally
 	tb.Cleanup(func() {
 		// The test's own context has ended by now.
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(tb.Context()), stepTimeout)

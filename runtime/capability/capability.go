@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -92,12 +93,7 @@ func Surfaces() []Surface {
 
 // Valid reports whether s is one of the constants.
 func (s Surface) Valid() bool {
-	for _, k := range Surfaces() {
-		if s == k {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(Surfaces(), s)
 }
 
 // Approval is a tool's own demand for a human yes on every call.
@@ -109,6 +105,18 @@ type Approval struct {
 	ExpiresIn time.Duration
 	// Quorum is how many people must say yes. Zero means one.
 	Quorum int
+}
+
+// Retry says how often a failed run is tried again within one execution. The
+// zero value: never.
+type Retry struct {
+	// Max is how many attempts may follow the first.
+	Max int
+	// Backoff is the wait before the second attempt, doubled for each after, with
+	// up to half of it taken off by chance. Zero: 250 ms.
+	Backoff time.Duration
+	// On, if set, has the last word: false, or a panic, means no retry.
+	On func(*Error) bool
 }
 
 // Meta is what a tool says of itself. All of it is checked at start.
@@ -125,7 +133,10 @@ type Meta struct {
 	// Idempotent promises that running twice equals running once. Only such
 	// tools, and those that write nothing, are run again after a crash.
 	Idempotent bool
-	Approval   Approval
+	// Retry is tried on errors that say they are retryable. Refused at start for
+	// a write-like tool that is not Idempotent.
+	Retry    Retry
+	Approval Approval
 	// Version is the handler's. A change makes waiting approvals stale.
 	Version string
 	// RedactOutput, if set, is applied to validated output before it leaves the
@@ -137,12 +148,7 @@ type Meta struct {
 
 // Exposed reports whether the tool is reachable on s.
 func (m Meta) Exposed(s Surface) bool {
-	for _, e := range m.Expose {
-		if e == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(m.Expose, s)
 }
 
 // Handler runs a tool with input that was validated and is canonical JSON, and

@@ -22,6 +22,10 @@ func NewRegistry(caps ...*Capability) (*Registry, error) {
 	r := &Registry{byID: make(map[string]*Capability, len(caps))}
 	var problems []string
 	for _, c := range caps {
+		if c == nil {
+			problems = append(problems, "a capability is nil")
+			continue
+		}
 		for _, p := range c.problems() {
 			problems = append(problems, fmt.Sprintf("%q %s", c.ID, p))
 		}
@@ -40,7 +44,7 @@ func NewRegistry(caps ...*Capability) (*Registry, error) {
 
 func (c *Capability) problems() []string {
 	var out []string
-	for _, s := range strings.Split(c.ID, ".") {
+	for s := range strings.SplitSeq(c.ID, ".") {
 		if !segment.MatchString(s) {
 			out = append(out, "has an id that is not lower-case words joined by dots")
 			break
@@ -63,6 +67,12 @@ func (c *Capability) problems() []string {
 	}
 	if m.Timeout < 0 || m.Approval.ExpiresIn < 0 || m.Approval.Quorum < 0 {
 		out = append(out, "has a negative time-out, expiry or quorum")
+	}
+	if m.Retry.Max < 0 || m.Retry.Backoff < 0 {
+		out = append(out, "has a negative retry count or back-off")
+	}
+	if m.Retry.Max > 0 && m.SideEffect.WriteLike() && !m.Idempotent {
+		out = append(out, "would be retried though it writes and is not declared idempotent (SI-11)")
 	}
 	if len(c.InputSchema) == 0 && c.problem == nil {
 		out = append(out, "has no input schema")

@@ -20,7 +20,8 @@ const (
 // complete. It never asserts a rollback.
 type EffectStatus string
 
-// EffectUnknown: the handler was entered and no validated result came out.
+// EffectUnknown means that the handler was entered and no validated result came
+// out.
 const EffectUnknown EffectStatus = "unknown"
 
 // Result is the envelope of one execution, as answered and as journalled.

@@ -8,7 +8,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/big"
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -19,11 +22,11 @@ import (
 const (
 	maxInput = 256 << 10 // bytes
 	maxDepth = 64        // of nesting
+	maxSafe  = 1 << 53   // beyond it, neighbouring integers share one float64
+	expForm  = 1e21      // from here on the canonical form has an exponent
 )
 
 var (
-	maxSafe = big.NewInt(1 << 53)
-
 	errTooLarge = errors.New("is larger than 256 KiB")
 	errTooDeep  = errors.New("is nested more than 64 levels deep")
 	errUTF8     = errors.New("is not valid UTF-8")
@@ -42,26 +45,24 @@ func Canonical(raw []byte) (json.RawMessage, error) {
 	if !utf8.Valid(raw) {
 		return nil, errUTF8
 	}
-	if err := scan(raw); err != nil {
+	if err := scan(raw, maxDepth, survives); err != nil {
 		return nil, err
 	}
-	if b := bytes.TrimSpace(raw); len(b) > 0 && b[0] != '{' && b[0] != '[' {
-		// jcs takes objects and arrays only at the top.
-		arr, err := jcs.Transform(append(append([]byte{'['}, b...), ']'))
-		if err != nil {
-			return nil, errJSON
-		}
-		return arr[1 : len(arr)-1], nil
-	}
-	out, err := jcs.Transform(raw)
+	return encode(raw)
+}
+
+// encode gives the RFC 8785 form without the bounds. The canonicaliser takes
+// objects and arrays only, so the value goes in and out as an array's element.
+func encode(raw []byte) (json.RawMessage, error) {
+	arr, err := jcs.Transform(slices.Concat([]byte{'['}, raw, []byte{']'}))
 	if err != nil {
 		return nil, errJSON
 	}
-	return out, nil
+	return arr[1 : len(arr)-1], nil
 }
 
 // scan walks the tokens once, for the bounds that the canonicaliser lacks.
-func scan(raw []byte) error {
+func scan(raw []byte, maxDepth int, number func(string) error) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
 	depth, seen := 0, false
@@ -87,14 +88,31 @@ func scan(raw []byte) error {
 				depth--
 			}
 		case json.Number:
-			if !strings.ContainsAny(t.String(), ".eE") {
-				n, ok := new(big.Int).SetString(t.String(), 10)
-				if !ok || n.CmpAbs(maxSafe) > 0 {
-					return errInteger
-				}
+			if err := number(t.String()); err != nil {
+				return err
 			}
 		}
 	}
+}
+
+// survives refuses numbers whose canonical form is, or would be read back as, an
+// integer that a float64 cannot tell from its neighbours. So the canonical form
+// of anything accepted is accepted again and is its own canonical form.
+func survives(n string) error {
+	if !strings.ContainsAny(n, ".eE") {
+		if i, ok := new(big.Int).SetString(n, 10); !ok || i.CmpAbs(big.NewInt(maxSafe)) > 0 {
+			return errInteger
+		}
+		return nil
+	}
+	f, err := strconv.ParseFloat(n, 64)
+	if err != nil {
+		return errJSON
+	}
+	if a := math.Abs(f); a > maxSafe && a < expForm {
+		return errInteger
+	}
+	return nil
 }
 
 // HashOf is the lower-case hex SHA-256 of b.

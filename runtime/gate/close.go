@@ -18,7 +18,7 @@ func (g *Gate) Expire(ctx context.Context, approvalID string) (bool, error) {
 	if !a.State.Open() || !a.ExpiredAt(g.now()) {
 		return false, nil
 	}
-	if _, err := g.expire(ctx, a); errors.Is(err, ErrState) {
+	if err := g.expire(ctx, a); errors.Is(err, ErrState) {
 		return false, nil
 	} else if err != nil {
 		return false, err
@@ -26,16 +26,16 @@ func (g *Gate) Expire(ctx context.Context, approvalID string) (bool, error) {
 	return true, nil
 }
 
-func (g *Gate) expire(ctx context.Context, a Approval) (Approval, error) {
+func (g *Gate) expire(ctx context.Context, a Approval) error {
 	now := g.now()
-	after, err := g.cfg.Ledger.Close(ctx, Close{
+	_, err := g.cfg.Ledger.Close(ctx, Close{
 		ApprovalID: a.ID, From: []ApprovalState{ApprovalPending, ApprovalApproved}, To: ApprovalExpired, At: now,
 		Event: g.approvalEvent(EventExpired, a, capability.Actor{}, now, map[string]any{"was": a.State}),
 	})
 	if err != nil {
-		return a, fmt.Errorf("expire approval: %w", err)
+		return fmt.Errorf("expire approval: %w", err)
 	}
-	return after, nil
+	return nil
 }
 
 // Cancel ends an open approval without a run. The asker may, and whoever could
@@ -44,7 +44,7 @@ func (g *Gate) expire(ctx context.Context, a Approval) (Approval, error) {
 func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Actor, why string) (Approval, error) {
 	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
 	if errors.Is(err, ErrNotFound) {
-		return Approval{}, capability.Fail(capability.CodeInternal).Because(err)
+		return Approval{}, noApproval().Because(err)
 	} else if err != nil {
 		return Approval{}, fmt.Errorf("read approval: %w", err)
 	}
@@ -52,6 +52,9 @@ func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Acto
 		return a, nil
 	}
 	if by.ID != "" {
+		if !by.Valid() {
+			return a, g.refuse(ctx, a, Decision{Approver: by}, capability.Fail(capability.CodeUnauthenticated))
+		}
 		_, self, err := g.person(ctx, by, a.Actor)
 		if err != nil {
 			return a, fmt.Errorf("%w: %w", ErrUndecided, err)
@@ -62,8 +65,8 @@ func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Acto
 			}
 		}
 	}
-	if !a.State.Open() {
-		return a, g.undecidable(ctx, a)
+	if cerr := g.ended(ctx, a); cerr != nil {
+		return a, cerr
 	}
 	now := g.now()
 	after, err := g.cfg.Ledger.Close(ctx, Close{
@@ -74,7 +77,7 @@ func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Acto
 		if a, err = g.cfg.Ledger.Approval(ctx, a.ID); err != nil {
 			return a, fmt.Errorf("read approval: %w", err)
 		}
-		if cerr := g.undecidable(ctx, a); cerr != nil {
+		if cerr := g.ended(ctx, a); cerr != nil {
 			return a, cerr
 		}
 		return a, fmt.Errorf("cancel approval: %w", ErrState)
@@ -85,6 +88,19 @@ func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Acto
 	return after, nil
 }
 
+// ended says why a can no longer lead to a run, or nil. A deadline that has come
+// is acted on here, too.
+func (g *Gate) ended(ctx context.Context, a Approval) *capability.Error {
+	if a.State.Open() && !a.ExpiredAt(g.now()) {
+		return nil
+	}
+	if a.State == ApprovalApproved {
+		return g.unresumable(ctx, a)
+	}
+	return g.undecidable(ctx, a)
+}
+
+// mayDecide asks the electors for a step other than a vote; a no is audited.
 func (g *Gate) mayDecide(ctx context.Context, a Approval, who capability.Actor) error {
 	ans, why := g.cfg.Electors.MayDecide(ctx, a, who)
 	switch ans {
@@ -94,7 +110,7 @@ func (g *Gate) mayDecide(ctx context.Context, a Approval, who capability.Actor) 
 		return fmt.Errorf("%w: %s", ErrUndecided, why)
 	case AnswerNo:
 	}
-	return capability.Fail(capability.CodeForbidden).Say(why)
+	return g.refuse(ctx, a, Decision{Approver: who}, capability.Fail(capability.CodeForbidden).Say(why))
 }
 
 // Settle records what a person says really happened to an execution whose
@@ -122,12 +138,15 @@ func (g *Gate) Settle(ctx context.Context, executionID string, by capability.Act
 			return e, fmt.Errorf("read approval: %w", err)
 		}
 	}
+	if !by.Valid() {
+		return e, g.refuse(ctx, a, Decision{Approver: by}, capability.Fail(capability.CodeUnauthenticated))
+	}
 	_, self, err := g.person(ctx, by, e.Actor)
 	if err != nil {
 		return e, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
 	if self && !g.cfg.AllowSelfApproval {
-		return e, capability.Fail(capability.CodeSelfApproval).Say("You asked for this yourself, so somebody else has to say how it ended.")
+		return e, g.refuse(ctx, a, Decision{Approver: by}, capability.Fail(capability.CodeSelfApproval).Say("You asked for this yourself, so somebody else has to say how it ended."))
 	}
 	if err := g.mayDecide(ctx, a, by); err != nil {
 		return e, err

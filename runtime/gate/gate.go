@@ -79,6 +79,12 @@ func New(cfg Config) (*Gate, error) {
 	for _, p := range cfg.Policies {
 		if p == nil || strings.TrimSpace(p.Name()) == "" {
 			faults = append(faults, errors.New("a policy has no name"))
+			continue
+		}
+		for _, ph := range p.Phases() {
+			if !ph.Valid() {
+				faults = append(faults, fmt.Errorf("policy %q names an unknown phase %q", p.Name(), ph))
+			}
 		}
 	}
 	if cfg.Registry != nil && len(faults) == 0 {

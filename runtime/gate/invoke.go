@@ -31,14 +31,16 @@ type pass struct {
 	tool     *tool
 	input    json.RawMessage // canonical
 	approval *Approval       // the one it runs under
+	rt       *capability.Context
 	records  []policy.Record
 }
 
 // Invoke takes a call through the stages and gives its envelope. A repeat under
 // the same key gives the recorded envelope, goes on where it had not started, or
 // is [capability.CodeOutcomeUnknown]. An error means that the ledger could not
-// be read or written, or that the key belongs to another request; then the
-// handler was not entered by this call, and the same call may be made again.
+// be read or written, that ctx ended before the start, or that the key belongs
+// to another request. Except for the latter the same call may be made again: the
+// journal knows whether the handler was entered, and it is not entered twice.
 //
 // Whoever calls with a key must hold the right to it (a lease on the lane): a
 // started execution that does not run in this process is taken for dead.
@@ -80,9 +82,9 @@ func (g *Gate) decideAndRun(ctx context.Context, p *pass, raw json.RawMessage) (
 	t, ok := g.tools[p.e.CapabilityID]
 	switch {
 	case !ok:
-		return g.deny(ctx, p, "unknown", capability.Fail(capability.CodeNotFound))
+		return g.deny(ctx, p, EventDenied, "unknown", capability.Fail(capability.CodeNotFound))
 	case !t.Meta.Exposed(p.e.Surface):
-		return g.deny(ctx, p, "not-exposed", capability.Fail(capability.CodeNotFound))
+		return g.deny(ctx, p, EventDenied, "not-exposed", capability.Fail(capability.CodeNotFound))
 	}
 	p.tool = t
 	if cerr := p.validate(raw); cerr != nil {
@@ -131,7 +133,7 @@ func (p *pass) validate(raw json.RawMessage) *capability.Error {
 		bad.Issues = issues
 		return bad
 	}
-	p.input = c
+	p.input, p.e.InputHash = c, HashOf(c)
 	return nil
 }
 
@@ -145,6 +147,10 @@ func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.O
 		r.ApprovalID = p.approval.ID
 	}
 	o := policy.Evaluate(ctx, g.cfg.Policies, r, g.cfg.PolicyTimeout)
+	if err := ctx.Err(); o.Failed && err != nil {
+		// The caller went away; that is no verdict.
+		return o, nil, fmt.Errorf("not begun: %w", err)
+	}
 	p.records = append(p.records, o.Records...)
 	var reason string
 	var cerr *capability.Error
@@ -161,7 +167,11 @@ func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.O
 	default:
 		return o, nil, nil
 	}
-	res, err := g.deny(ctx, p, reason, cerr)
+	et := EventDenied
+	if ph == policy.PhaseExecution {
+		et = EventFailed // it had been let in; see stage 9
+	}
+	res, err := g.deny(ctx, p, et, reason, cerr)
 	return o, &res, err
 }
 
@@ -171,9 +181,15 @@ func (g *Gate) startAndRun(ctx context.Context, p *pass) (capability.Result, err
 	if err := ctx.Err(); err != nil {
 		return capability.Result{}, fmt.Errorf("not begun: %w", err)
 	}
+	if cerr := g.context(ctx, p); cerr != nil {
+		return g.fail(ctx, p, cerr) // before the start: an approval is not used up by it
+	}
+	return g.alone(ctx, p.e.ID, func(ctx context.Context) (capability.Result, error) { return g.start(ctx, p) })
+}
+
+func (g *Gate) start(ctx context.Context, p *pass) (capability.Result, error) {
 	now := g.now()
-	p.e.Input, p.e.InputHash, p.e.Revision = p.input, HashOf(p.input), p.tool.revision
-	data := map[string]any{"attempt": 1}
+	p.e.Input, p.e.Revision = p.input, p.tool.revision
 	s := Start{
 		ExecutionID: p.e.ID, Input: p.input, InputHash: p.e.InputHash, Revision: p.e.Revision, At: now,
 	}
@@ -181,11 +197,10 @@ func (g *Gate) startAndRun(ctx context.Context, p *pass) (capability.Result, err
 		s.ApprovalID = p.approval.ID
 		p.e.ApprovalID = p.approval.ID
 	}
-	s.Event = g.event(EventStarted, p.e, now, data)
-	if err := g.cfg.Ledger.Start(ctx, s); err != nil {
-		if errors.Is(err, ErrState) && p.approval != nil {
-			return g.lostStart(ctx, p)
-		}
+	s.Event = g.event(EventStarted, p.e, now, map[string]any{"attempt": 1})
+	if err := g.cfg.Ledger.Start(ctx, s); errors.Is(err, ErrState) {
+		return g.lostStart(ctx, p)
+	} else if err != nil {
 		return capability.Result{}, fmt.Errorf("record start: %w", err)
 	}
 	p.e.State, p.e.StartedAt = ExecStarted, now
@@ -193,12 +208,12 @@ func (g *Gate) startAndRun(ctx context.Context, p *pass) (capability.Result, err
 }
 
 // deny ends a call that was never allowed to start.
-func (g *Gate) deny(ctx context.Context, p *pass, reason string, cerr *capability.Error) (capability.Result, error) {
+func (g *Gate) deny(ctx context.Context, p *pass, et EventType, reason string, cerr *capability.Error) (capability.Result, error) {
 	data := map[string]any{"reason": reason, "code": cerr.Code}
 	if len(p.records) > 0 {
 		data["policies"] = p.records
 	}
-	return g.end(ctx, p, []ExecState{ExecClaimed}, EventDenied, cerr, data)
+	return g.end(ctx, p, []ExecState{ExecClaimed}, et, cerr, data)
 }
 
 // fail ends a call before its start for a reason that is no denial.
@@ -219,12 +234,28 @@ func (g *Gate) end(ctx context.Context, p *pass, from []ExecState, et EventType,
 		res.Effect = capability.EffectUnknown
 		data["effect_status"] = capability.EffectUnknown
 	}
-	if err := g.finish(ctx, Finish{
+	err := g.finish(ctx, Finish{
 		ExecutionID: p.e.ID, From: from, To: to, Result: res, At: now, Event: g.event(et, p.e, now, data),
-	}); err != nil {
+	})
+	if errors.Is(err, ErrState) {
+		return g.standing(ctx, p, err)
+	} else if err != nil {
 		return capability.Result{}, err
 	}
 	return res, nil
+}
+
+// standing gives the envelope that somebody else recorded meanwhile for the same
+// execution; there is only ever one.
+func (g *Gate) standing(ctx context.Context, p *pass, lost error) (capability.Result, error) {
+	e, err := g.cfg.Ledger.Execution(ctx, p.e.ID)
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("read execution: %w", err)
+	}
+	if e.Result == nil {
+		return capability.Result{}, lost
+	}
+	return *e.Result, nil
 }
 
 // event makes an audit row about e.

@@ -13,6 +13,11 @@ import (
 
 // pend puts the question to people and lets go of everything.
 func (g *Gate) pend(ctx context.Context, p *pass, demands []policy.Decision) (capability.Result, error) {
+	reasons, r := g.merge(p.tool, demands)
+	return g.ask(ctx, p, reasons, r, g.window(p.tool, demands))
+}
+
+func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirements, window time.Duration) (capability.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return capability.Result{}, fmt.Errorf("not begun: %w", err)
 	}
@@ -21,10 +26,9 @@ func (g *Gate) pend(ctx context.Context, p *pass, demands []policy.Decision) (ca
 		ID: newID("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
 		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID,
 		Input: p.input, InputHash: HashOf(p.input), SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
-		State: ApprovalPending, RequestedAt: now,
+		State: ApprovalPending, RequestedAt: now, Reasons: reasons, Requirements: r,
 	}
-	a.Reasons, a.Requirements = g.merge(p.tool, demands)
-	if window := g.window(p.tool, demands); window != Never {
+	if window != Never {
 		a.ExpiresAt = now.Add(window)
 	}
 	d, err := Digest(a)
@@ -110,9 +114,12 @@ var ErrUndecided = errors.New("it cannot be told now who may decide")
 func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
 	a, err := g.cfg.Ledger.Approval(ctx, d.ApprovalID)
 	if errors.Is(err, ErrNotFound) {
-		return Approval{}, capability.Fail(capability.CodeInternal).Because(err)
+		return Approval{}, noApproval().Because(err)
 	} else if err != nil {
 		return Approval{}, fmt.Errorf("read approval: %w", err)
+	}
+	if !d.Approver.Valid() {
+		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeUnauthenticated))
 	}
 	if d.Cause != "" && slices.ContainsFunc(a.Votes, func(v Vote) bool { return v.Cause == d.Cause && v.Actor.Is(d.Approver) }) {
 		return a, nil // the same answer, handled again
@@ -123,7 +130,7 @@ func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
 	if want, err := Digest(a); err != nil || want != a.Digest {
 		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeApprovalMismatch).Because(err))
 	}
-	person, self, err := g.person(ctx, d.Approver, a.Actor)
+	ids, self, err := g.person(ctx, d.Approver, a.Actor)
 	if err != nil {
 		return a, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
@@ -139,7 +146,25 @@ func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
 	default:
 		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeForbidden))
 	}
-	return g.cast(ctx, a, d, person)
+	return g.cast(ctx, a, d, voter(a, ids))
+}
+
+// voter is the name under which the owner of ids votes on a: the one they voted
+// under before, under whichever identity, so that nobody has two votes.
+func voter(a Approval, ids []string) string {
+	for _, v := range a.Votes {
+		if slices.Contains(ids, v.Person) || slices.Contains(ids, v.Actor.ID) {
+			return v.Person
+		}
+	}
+	return slices.Min(ids)
+}
+
+// noApproval is the error for an approval that does not exist.
+func noApproval() *capability.Error {
+	e := capability.Fail(capability.CodeInternal)
+	e.Stage = capability.StageApproval
+	return e
 }
 
 func (g *Gate) cast(ctx context.Context, a Approval, d Decision, person string) (Approval, error) {
@@ -174,7 +199,7 @@ func (g *Gate) undecidable(ctx context.Context, a Approval) *capability.Error {
 		if !a.ExpiredAt(g.now()) {
 			return nil
 		}
-		if _, err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
+		if err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
 			return capability.Fail(capability.CodeApprovalExpired).Because(err)
 		}
 		return capability.Fail(capability.CodeApprovalExpired)
@@ -205,25 +230,30 @@ func (g *Gate) refuse(ctx context.Context, a Approval, d Decision, cerr *capabil
 	return cerr
 }
 
-// person gives the name under which who votes, the same for all of a person's
-// identities, and whether they are the same person as other.
-func (g *Gate) person(ctx context.Context, who, other capability.Actor) (name string, same bool, err error) {
-	mine, err := g.cfg.People.Identities(ctx, who.ID)
+// person gives every identity of who, and whether they are the same person as
+// other.
+func (g *Gate) person(ctx context.Context, who, other capability.Actor) (ids []string, same bool, err error) {
+	ids, err = g.identities(ctx, who.ID)
 	if err != nil {
-		return "", false, fmt.Errorf("identities: %w", err)
+		return nil, false, err
 	}
-	theirs, err := g.cfg.People.Identities(ctx, other.ID)
+	theirs, err := g.identities(ctx, other.ID)
 	if err != nil {
-		return "", false, fmt.Errorf("identities: %w", err)
+		return nil, false, err
 	}
-	mine = append(mine, who.ID)
-	theirs = append(theirs, other.ID)
-	for _, id := range mine {
-		if slices.Contains(theirs, id) {
-			same = true
-		}
+	return ids, intersect(ids, theirs), nil
+}
+
+func (g *Gate) identities(ctx context.Context, id string) ([]string, error) {
+	ids, err := g.cfg.People.Identities(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("identities: %w", err)
 	}
-	return slices.Min(mine), same, nil
+	return append(slices.Clone(ids), id), nil
+}
+
+func intersect(a, b []string) bool {
+	return slices.ContainsFunc(a, func(id string) bool { return slices.Contains(b, id) })
 }
 
 func (g *Gate) approvalEvent(t EventType, a Approval, by capability.Actor, at time.Time, data map[string]any) Event {

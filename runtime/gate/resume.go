@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 
 	"moothall/runtime/capability"
 	"moothall/runtime/policy"
@@ -16,7 +18,7 @@ type ResumeOptions struct {
 	Key string
 	// ExpectedActor and ExpectedSurface must match the record, or the answer is
 	// the same as for an unknown id. A matching actor's attributes are used
-	// instead of the recorded ones.
+	// instead of the recorded ones, even if there are none.
 	ExpectedActor   *capability.Actor
 	ExpectedSurface capability.Surface
 	CorrelationID   string
@@ -29,11 +31,13 @@ type ResumeOptions struct {
 func (g *Gate) Resume(ctx context.Context, approvalID string, o ResumeOptions) (capability.Result, error) {
 	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
 	if errors.Is(err, ErrNotFound) {
-		return refused(capability.Fail(capability.CodeInternal)), nil
+		return g.strange(ctx, approvalID, o)
 	} else if err != nil {
 		return capability.Result{}, fmt.Errorf("read approval: %w", err)
 	}
-	if cerr := g.guard(ctx, a, o); cerr != nil {
+	if cerr, err := g.guard(ctx, a, o); err != nil {
+		return capability.Result{}, err
+	} else if cerr != nil {
 		return refused(cerr), nil
 	}
 	if o.Key == "" {
@@ -53,7 +57,36 @@ func refused(e *capability.Error) capability.Result {
 	return capability.Result{Status: capability.StatusFailed, Error: e}
 }
 
-func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) *capability.Error {
+// knownForm is the form of our own ids: nothing else a stranger says gets into
+// the audit trail.
+var knownForm = regexp.MustCompile(`^apr_[0-9a-f-]{1,36}$`)
+
+// strange answers for an id that does not exist.
+func (g *Gate) strange(ctx context.Context, approvalID string, o ResumeOptions) (capability.Result, error) {
+	ev := Event{
+		Type: EventFailed, At: g.now(), Surface: capability.SurfaceDirect,
+		Actor: capability.Actor{ID: "unknown", Kind: capability.KindAnonymous},
+		Data:  map[string]any{"code": capability.CodeInternal, "stage": capability.StageApproval},
+	}
+	if o.ExpectedActor != nil && o.ExpectedActor.Valid() {
+		ev.Actor = capability.Actor{ID: o.ExpectedActor.ID, Kind: o.ExpectedActor.Kind}
+	}
+	if o.ExpectedSurface != "" {
+		ev.Surface = o.ExpectedSurface
+	}
+	if knownForm.MatchString(approvalID) {
+		ev.ApprovalID = approvalID
+	}
+	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+		return capability.Result{}, fmt.Errorf("record refusal: %w", err)
+	}
+	return refused(noApproval()), nil
+}
+
+// guard checks who relays the resumption, before anything else is looked at. An
+// error means that it could not be put on record: then it must not differ from
+// the same fault with an unknown id.
+func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) (*capability.Error, error) {
 	by := a.Actor
 	bad := false
 	if o.ExpectedActor != nil && !o.ExpectedActor.Is(a.Actor) {
@@ -63,13 +96,16 @@ func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) *capabili
 		bad = true
 	}
 	if !bad {
-		return nil
+		return nil, nil //nolint:nilnil // neither a refusal nor a fault
 	}
 	ev := g.approvalEvent(EventDenied, a, by, g.now(), map[string]any{"code": capability.CodeResumeMismatch})
-	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
-		return capability.Fail(capability.CodeResumeMismatch).Because(err)
+	if o.ExpectedSurface != "" {
+		ev.Surface = o.ExpectedSurface // on record is the caller, not the owner
 	}
-	return capability.Fail(capability.CodeResumeMismatch)
+	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+		return nil, fmt.Errorf("record refusal: %w", err)
+	}
+	return capability.Fail(capability.CodeResumeMismatch), nil
 }
 
 // consumed answers for an approval that was used: with the envelope of the
@@ -97,13 +133,15 @@ func (g *Gate) unresumable(ctx context.Context, a Approval) *capability.Error {
 			return nil
 		}
 		cerr := capability.Fail(capability.CodeApprovalExpired)
-		if _, err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
+		if err := g.expire(ctx, a); err != nil && !errors.Is(err, ErrState) {
 			cerr = cerr.Because(err)
 		}
 		return cerr
 	case ApprovalRejected:
 		return capability.Fail(capability.CodeApprovalRejected)
-	case ApprovalConsumed, ApprovalExpired, ApprovalCancelled, ApprovalSuperseded, ApprovalStale:
+	case ApprovalConsumed:
+		return capability.Fail(capability.CodeApprovalConsumed)
+	case ApprovalExpired, ApprovalCancelled, ApprovalSuperseded, ApprovalStale:
 		return g.undecidable(ctx, a)
 	}
 	return capability.Fail(capability.CodeInternal)
@@ -111,7 +149,7 @@ func (g *Gate) unresumable(ctx context.Context, a Approval) *capability.Error {
 
 func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capability.Result, error) {
 	actor := a.Actor
-	if o.ExpectedActor != nil && o.ExpectedActor.Attributes != nil {
+	if o.ExpectedActor != nil {
 		actor.Attributes = o.ExpectedActor.Attributes
 	}
 	corr := a.CorrelationID
@@ -130,18 +168,23 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 	}
 	have.Actor.Attributes = actor.Attributes
 	p := &pass{e: have, approval: &a}
+	if !fresh && have.State == ExecSuspended && have.Result != nil {
+		return *have.Result, g.replaced(ctx, a, have.Result.ApprovalID)
+	}
 	if !fresh && have.State != ExecClaimed {
 		return g.repeat(ctx, p)
 	}
-	if cerr := g.bound(ctx, a); cerr != nil {
+	if cerr, err := g.bound(ctx, a); err != nil {
+		return capability.Result{}, err
+	} else if cerr != nil {
 		return g.fail(ctx, p, cerr)
 	}
 	t, ok := g.tools[a.CapabilityID]
 	if !ok {
-		return g.deny(ctx, p, "unknown", capability.Fail(capability.CodeNotFound))
+		return g.deny(ctx, p, EventDenied, "unknown", capability.Fail(capability.CodeNotFound))
 	}
 	if !t.Meta.Exposed(a.Surface) {
-		return g.deny(ctx, p, "not-exposed", capability.Fail(capability.CodeNotFound))
+		return g.deny(ctx, p, EventDenied, "not-exposed", capability.Fail(capability.CodeNotFound))
 	}
 	p.tool = t
 	if cerr := p.validate(a.Input); cerr != nil {
@@ -150,49 +193,70 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 	if core(a.Revision) != core(t.revision) {
 		return g.stale(ctx, p, a)
 	}
+	var demands []policy.Decision
 	for _, ph := range []policy.Phase{policy.PhaseInvocation, policy.PhaseExecution} {
 		out, res, err := g.policies(ctx, p, ph)
 		if res != nil || err != nil {
 			return value(res), err
 		}
-		if !covers(a.Requirements, out.Demands) {
-			// The yes that was given is not the yes that is now asked for.
-			return g.deny(ctx, p, "approval-insufficient", capability.Fail(capability.CodePolicyDenied).Say("The rules now ask for another sign-off; ask again."))
-		}
+		demands = append(demands, out.Demands...)
+	}
+	if _, now := g.merge(t, demands); !covers(a.Requirements, now) {
+		// The yes that was given is not the yes that is now asked for.
+		return g.supersede(ctx, p, demands)
 	}
 	return g.startAndRun(ctx, p)
 }
 
-// bound checks what must not have changed since the question was put.
-func (g *Gate) bound(ctx context.Context, a Approval) *capability.Error {
-	_, self, err := g.person(ctx, a.DecidedBy, a.Actor)
-	if err != nil {
-		return capability.Fail(capability.CodeInternal).Because(err)
-	}
-	if self && !g.cfg.AllowSelfApproval {
-		return capability.Fail(capability.CodeSelfApproval)
-	}
+// bound checks what must not have changed since the question was put. An error
+// means that it cannot be told now; that is no refusal.
+func (g *Gate) bound(ctx context.Context, a Approval) (*capability.Error, error) {
 	if d, err := Digest(a); err != nil || d != a.Digest || HashOf(a.Input) != a.InputHash {
-		return capability.Fail(capability.CodeApprovalMismatch).Because(err)
+		return capability.Fail(capability.CodeApprovalMismatch).Because(err), nil
 	}
 	if Tally(a.Requirements, a.Votes) != VerdictApproved {
-		return capability.Fail(capability.CodeApprovalMismatch)
+		return capability.Fail(capability.CodeApprovalMismatch), nil
 	}
-	return nil
+	return g.recount(ctx, a)
 }
 
-// covers reports whether the record holds every sign-off the demands name.
-func covers(r Requirements, demands []policy.Decision) bool {
-	for _, d := range demands {
-		found := d.Type == ""
-		for _, t := range r.Types {
-			found = found || t == d.Type
-		}
-		if !found || d.Quorum > r.Quorum {
-			return false
-		}
+// recount weighs the votes by what is known now of who is who: identities that
+// were linked since count as one person, and none may be the asker.
+func (g *Gate) recount(ctx context.Context, a Approval) (*capability.Error, error) {
+	asker, err := g.identities(ctx, a.Actor.ID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	return true
+	votes := append(slices.Clone(a.Votes), Vote{Actor: a.DecidedBy, Person: a.DecidedBy.ID})
+	var people [][]string
+	for _, v := range votes {
+		ids, err := g.identities(ctx, v.Actor.ID)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUndecided, err)
+		}
+		if intersect(ids, asker) && !g.cfg.AllowSelfApproval {
+			return capability.Fail(capability.CodeSelfApproval), nil
+		}
+		people = slices.DeleteFunc(people, func(p []string) bool {
+			if !intersect(p, ids) {
+				return false
+			}
+			ids = append(ids, p...)
+			return true
+		})
+		people = append(people, ids)
+	}
+	if len(people) < a.Requirements.Quorum {
+		return capability.Fail(capability.CodeApprovalMismatch), nil
+	}
+	return nil, nil //nolint:nilnil // neither a refusal nor a fault
+}
+
+// covers reports whether have holds every sign-off that want names.
+func covers(have, want Requirements) bool {
+	return want.Quorum <= have.Quorum &&
+		!slices.ContainsFunc(want.Types, func(t string) bool { return !slices.Contains(have.Types, t) }) &&
+		!slices.ContainsFunc(want.Groups, func(n string) bool { return !slices.Contains(have.Groups, n) })
 }
 
 // stale ends an approval whose tool is no longer the tool that was approved.
@@ -208,9 +272,17 @@ func (g *Gate) stale(ctx context.Context, p *pass, a Approval) (capability.Resul
 	return g.fail(ctx, p, capability.Fail(capability.CodeApprovalStale))
 }
 
-// lostStart explains a start that lost its compare-and-set: the approval was
-// used, closed or ran out between the look and the start.
+// lostStart explains a start that lost its compare-and-set: the execution has
+// been started elsewhere, or the approval was used, closed or ran out between the
+// look and the start.
 func (g *Gate) lostStart(ctx context.Context, p *pass) (capability.Result, error) {
+	e, err := g.cfg.Ledger.Execution(ctx, p.e.ID)
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("read execution: %w", err)
+	}
+	if e.State != ExecClaimed || p.approval == nil {
+		return g.standing(ctx, p, fmt.Errorf("record start: %w", ErrState))
+	}
 	a, err := g.cfg.Ledger.Approval(ctx, p.approval.ID)
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("read approval: %w", err)

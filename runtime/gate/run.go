@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+	"unicode/utf8"
 
 	"github.com/rs/zerolog"
 
@@ -28,37 +30,23 @@ var (
 
 // run enters the handler of a started execution and records its end.
 func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
-	limit := p.tool.Meta.Timeout
-	if limit == 0 {
-		limit = g.cfg.Timeout
-	}
 	begun := g.now()
-	rctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
-	rctx, cancel := context.WithTimeoutCause(rctx, limit, errRunTimeout)
-	defer cancel()
-	g.track(p.e.ID, stop)
-	defer g.untrack(p.e.ID)
-
-	out, cerr := g.enter(rctx, p)
-	took := g.now().Sub(begun)
-	if cerr == nil {
-		out, cerr = p.accept(out)
-	}
+	out, attempts, cerr := g.attempts(ctx, p)
+	took := max(g.now().Sub(begun), 0)
 	if cerr != nil {
 		et := EventFailed
 		if cerr.Code == capability.CodeTimeout || cerr.Code == capability.CodeCancelled {
 			et = EventCancelled
 		}
 		return g.end(ctx, p, []ExecState{ExecStarted}, et, cerr, map[string]any{
-			"code": cerr.Code, "stage": cerr.Stage, "duration_ms": took.Milliseconds(), "attempts": 1,
+			"code": cerr.Code, "stage": cerr.Stage, "duration_ms": took.Milliseconds(), "attempts": attempts,
 		})
 	}
 	now := g.now()
 	res := capability.Result{Status: capability.StatusCompleted, ExecutionID: p.e.ID, Output: out}
 	err := g.finish(ctx, Finish{
 		ExecutionID: p.e.ID, From: []ExecState{ExecStarted}, To: ExecCompleted, Result: res, At: now,
-		Event: g.event(EventCompleted, p.e, now, map[string]any{"duration_ms": took.Milliseconds(), "attempts": 1}),
+		Event: g.event(EventCompleted, p.e, now, map[string]any{"duration_ms": took.Milliseconds(), "attempts": attempts}),
 	})
 	if err != nil {
 		return capability.Result{}, err
@@ -66,9 +54,8 @@ func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
 	return res, nil
 }
 
-// enter calls the handler in a goroutine of its own, so that one that ignores
-// ctx does not hold the caller. Its late end goes nowhere but the log.
-func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability.Error) {
+// context makes what the handler may know of the call.
+func (g *Gate) context(ctx context.Context, p *pass) *capability.Error {
 	info := capability.CallInfo{
 		ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Surface: p.e.Surface, Actor: p.e.Actor,
 		CorrelationID: p.e.CorrelationID, IdempotencyKey: p.e.Key,
@@ -77,25 +64,39 @@ func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability
 		info.Approval = &capability.ApprovalInfo{ID: p.approval.ID, Approver: p.approval.DecidedBy}
 	}
 	rt, err := g.cfg.Contexts.Context(ctx, info, p.e.Origin)
+	if err == nil && rt == nil {
+		err = errors.New("there is no context for this call")
+	}
 	if err != nil {
 		e := capability.Fail(capability.CodeInternal).Because(err)
 		e.NoEffect = true
-		return nil, e
+		return e
 	}
+	p.rt = rt
+	return nil
+}
+
+// enter calls the handler in a goroutine of its own, so that one that ignores
+// ctx does not hold the caller. Its late end goes nowhere but the log.
+func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability.Error) {
 	type ending struct {
 		out json.RawMessage
 		err error
 	}
 	ch := make(chan ending, 1)
 	go func() {
+		// What a panic or a Goexit leaves: a panic's value may hold anything, so
+		// only that it happened is said.
+		end := ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
 		defer func() {
-			if v := recover(); v != nil {
-				// The value may hold anything; only that it happened is said.
-				ch <- ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
+			_ = recover()
+			if ctx.Err() != nil {
+				zerolog.Ctx(ctx).Warn().Str("execution_id", p.e.ID).Msg("A handler ended after its call had been given up")
 			}
+			ch <- end
 		}()
-		out, err := p.tool.Run(ctx, rt, p.input)
-		ch <- ending{out, err}
+		rt := *p.rt
+		end.out, end.err = p.tool.Run(ctx, &rt, slices.Clone(p.input))
 	}()
 	select {
 	case <-ctx.Done():
@@ -108,6 +109,9 @@ func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability
 			return end.out, nil
 		}
 		if e, ok := errors.AsType[*capability.Error](end.err); ok {
+			if e == nil {
+				return nil, capability.Fail(capability.CodeExecutionFailed).Because(errors.New("handler returned a nil error as an error"))
+			}
 			return nil, e
 		}
 		return nil, capability.Fail(capability.CodeExecutionFailed).Because(end.err)
@@ -127,7 +131,7 @@ func (p *pass) accept(out json.RawMessage) (json.RawMessage, *capability.Error) 
 	if len(out) == 0 {
 		out = json.RawMessage("null")
 	}
-	if !json.Valid(out) || len(check(p.tool.out, out)) > 0 {
+	if !wellFormed(out) || len(check(p.tool.out, out)) > 0 {
 		return nil, capability.Fail(capability.CodeOutputInvalid)
 	}
 	if p.tool.Meta.RedactOutput == nil {
@@ -148,11 +152,14 @@ func pure(f func(json.RawMessage) (json.RawMessage, error), in json.RawMessage) 
 		}
 	}()
 	out, err = f(append(json.RawMessage(nil), in...))
-	if err == nil && !json.Valid(out) {
+	if err == nil && !wellFormed(out) {
 		return nil, errors.New("redaction gave no JSON")
 	}
 	return out, err
 }
+
+// wellFormed also asks for UTF-8, which every ledger can keep.
+func wellFormed(b json.RawMessage) bool { return json.Valid(b) && utf8.Valid(b) }
 
 // finish writes the end of an execution. After the handler has run the write is
 // tried a few times even if the caller is going away: a lost end makes the
@@ -229,22 +236,40 @@ func (g *Gate) again(ctx context.Context, p *pass, t *tool) (capability.Result, 
 	if core(p.e.Revision) != core(t.revision) || len(check(t.in, p.input)) > 0 {
 		return g.end(ctx, p, []ExecState{ExecStarted}, EventFailed, capability.Fail(capability.CodeApprovalStale), map[string]any{"code": capability.CodeApprovalStale})
 	}
-	if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
-		return capability.Result{}, fmt.Errorf("record retry: %w", err)
+	if cerr := g.context(ctx, p); cerr != nil {
+		return capability.Result{}, fmt.Errorf("make context: %w", cerr)
 	}
-	return g.run(ctx, p)
+	return g.alone(ctx, p.e.ID, func(ctx context.Context) (capability.Result, error) {
+		if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
+			return capability.Result{}, fmt.Errorf("record retry: %w", err)
+		}
+		return g.run(ctx, p)
+	})
 }
 
-func (g *Gate) track(id string, stop context.CancelCauseFunc) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.live[id] = stop
-}
+// errBusy ends a call whose execution is just being started by another call.
+var errBusy = errors.New("the same call is under way in this process")
 
-func (g *Gate) untrack(id string) {
+// alone runs f for an execution unless it is under way here already. It covers
+// the start too, so that nobody takes a call that has just begun for dead.
+func (g *Gate) alone(ctx context.Context, id string, f func(context.Context) (capability.Result, error)) (capability.Result, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	delete(g.live, id)
+	_, busy := g.live[id]
+	if !busy {
+		g.live[id] = stop
+	}
+	g.mu.Unlock()
+	if busy {
+		return capability.Result{}, errBusy
+	}
+	defer func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.live, id)
+	}()
+	return f(ctx)
 }
 
 func (g *Gate) running(id string) bool {

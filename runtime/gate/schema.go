@@ -16,10 +16,28 @@ import (
 // maxIssues bounds what is said about one bad input.
 const maxIssues = 20
 
-// compile prepares a schema. References to other documents are refused.
-func compile(id string, schema json.RawMessage) (*jsonschema.Schema, error) {
+// Bounds on schemas, which may come from strangers.
+const (
+	maxSchema      = 1 << 20 // bytes
+	maxSchemaDepth = 256
+)
+
+// compile prepares a schema. References to other documents are refused, and so
+// is what the library cannot cope with.
+func compile(id string, schema json.RawMessage) (s *jsonschema.Schema, err error) {
 	if len(schema) == 0 {
 		return nil, nil //nolint:nilnil // no schema means no check
+	}
+	defer func() {
+		if recover() != nil {
+			s, err = nil, fmt.Errorf("%q: schema cannot be compiled", id)
+		}
+	}()
+	if len(schema) > maxSchema {
+		return nil, fmt.Errorf("%q: schema is larger than 1 MiB", id)
+	}
+	if scan(schema, maxSchemaDepth, func(string) error { return nil }) != nil {
+		return nil, fmt.Errorf("%q: schema is not JSON or is nested more than %d levels deep", id, maxSchemaDepth)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
@@ -31,7 +49,7 @@ func compile(id string, schema json.RawMessage) (*jsonschema.Schema, error) {
 	if err := c.AddResource(url, doc); err != nil {
 		return nil, fmt.Errorf("%q: schema: %w", id, err)
 	}
-	s, err := c.Compile(url)
+	s, err = c.Compile(url)
 	if err != nil {
 		return nil, fmt.Errorf("%q: schema: %w", id, err)
 	}
@@ -44,11 +62,17 @@ func (noLoader) Load(string) (any, error) {
 	return nil, errors.New("references to other documents are not allowed")
 }
 
-// check validates b against s and lists what is wrong, without the values.
-func check(s *jsonschema.Schema, b json.RawMessage) []capability.Issue {
+// check validates b against s and lists what is wrong, without the values. What
+// the library cannot cope with is not valid.
+func check(s *jsonschema.Schema, b json.RawMessage) (issues []capability.Issue) {
 	if s == nil {
 		return nil
 	}
+	defer func() {
+		if recover() != nil {
+			issues = []capability.Issue{{Message: "cannot be checked against the tool's schema"}}
+		}
+	}()
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
 	if err != nil {
 		return []capability.Issue{{Message: errJSON.Error()}}

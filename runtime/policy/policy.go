@@ -10,6 +10,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"moothall/runtime/capability"
@@ -17,6 +19,11 @@ import (
 
 // Phase is when a policy is asked.
 type Phase string
+
+// Valid reports whether p is one of the constants.
+func (p Phase) Valid() bool {
+	return p == PhaseDiscovery || p == PhaseInvocation || p == PhaseExecution
+}
 
 // The phases.
 const (
@@ -62,6 +69,7 @@ type Request struct {
 // Policy is one rule.
 type Policy interface {
 	Name() string
+	// Phases lists when it has a say; none means at invocation.
 	Phases() []Phase
 	// Evaluate must return before ctx ends and must not act.
 	Evaluate(ctx context.Context, r Request) (Decision, error)
@@ -93,7 +101,10 @@ func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Dur
 			continue
 		}
 		in := r
+		// What a policy is shown is its own: it cannot change what is decided on.
 		in.Input = append(json.RawMessage(nil), r.Input...)
+		in.Meta.Expose, in.Meta.Tags = slices.Clone(r.Meta.Expose), slices.Clone(r.Meta.Tags)
+		in.Actor.Attributes = maps.Clone(r.Actor.Attributes)
 		d, err := ask(ctx, p, in)
 		if err != nil {
 			out.Failed = true
@@ -115,7 +126,7 @@ func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Dur
 			if out.Stance == StanceAllow {
 				out.Stance = StanceRequireApproval
 			}
-		case StanceAllow:
+		case StanceAllow, stanceError:
 		}
 	}
 	if out.Failed {
@@ -125,17 +136,16 @@ func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Dur
 }
 
 func speaks(p Policy, ph Phase) bool {
-	for _, x := range p.Phases() {
-		if x == ph {
-			return true
-		}
-	}
-	return false
+	phases := p.Phases()
+	return slices.Contains(phases, ph) || (len(phases) == 0 && ph == PhaseInvocation)
 }
 
 // ask runs one policy in a goroutine of its own, so that one that ignores ctx
 // does not hold the call; its late answer goes nowhere.
 func ask(ctx context.Context, p Policy, r Request) (Decision, error) {
+	if err := ctx.Err(); err != nil {
+		return Decision{}, fmt.Errorf("policy %s was not asked: %w", p.Name(), err)
+	}
 	type answer struct {
 		d   Decision
 		err error

@@ -14,6 +14,7 @@ import (
 // A step that fails right before its commit has changed nothing, and works
 // afterwards.
 func faultsRollBack(t *testing.T, fresh Fresh) {
+	t.Helper()
 	cfg := fresh(t)
 	var seen []string
 	fail := ""
@@ -29,6 +30,10 @@ func faultsRollBack(t *testing.T, fresh Fresh) {
 	now := start()
 	ctx := t.Context()
 	var seq int64
+	id := func(table, key string) (n int64) { // rolled back rows may have used up numbers
+		ok(t, s.Handle().QueryRow(ctx, `SELECT id FROM `+table+` WHERE key=$1`, key).Scan(&n))
+		return n
+	}
 	for _, step := range []struct {
 		name string
 		do   func() error
@@ -48,14 +53,16 @@ func faultsRollBack(t *testing.T, fresh Fresh) {
 			return r.Route(ctx, seq, queue.Routed{Keep: true, Work: []queue.Work{row("k1", "a")}}, now)
 		}},
 		{"add_work", func() error { return r.AddWork(ctx, row("k2", "a")) }},
-		{"retry_work", func() error { return r.RetryWork(ctx, 1, now, "why") }},
+		{"retry_work", func() error { return r.RetryWork(ctx, id("work", "k1"), now, "why") }},
 		{"done_work", func() error {
-			return r.DoneWork(ctx, 1, []queue.Message{message("m1", room), message("m2", room)}, []queue.Work{row("k3", "a")}, now)
+			return r.DoneWork(ctx, id("work", "k1"), []queue.Message{message("m1", room), message("m2", room)}, []queue.Work{row("k3", "a")}, now)
 		}},
-		{"drop_work", func() error { return r.DropWork(ctx, 2, "why", []queue.Message{message("m3", room)}, now) }},
-		{"retry_message", func() error { return r.RetryMessage(ctx, 1, now) }},
-		{"sent", func() error { return r.Sent(ctx, 1, "$sent", now) }},
-		{"drop_message", func() error { return r.Drop(ctx, 2, "why", now) }},
+		{"drop_work", func() error {
+			return r.DropWork(ctx, id("work", "k2"), "why", []queue.Message{message("m3", room)}, now)
+		}},
+		{"retry_message", func() error { return r.RetryMessage(ctx, id("outbox", "m1"), now) }},
+		{"sent", func() error { return r.Sent(ctx, id("outbox", "m1"), "$sent", now) }},
+		{"drop_message", func() error { return r.Drop(ctx, id("outbox", "m2"), "why", now) }},
 		{"note_once", func() error { _, err := r.NoteOnce(ctx, "n1", now); return err }},
 		{"set_note", func() error { return r.SetNote(ctx, "n2", "v") }},
 		{"wipe", func() error { return r.Wipe(ctx, room, "$1") }},
@@ -89,6 +96,7 @@ func faultsRollBack(t *testing.T, fresh Fresh) {
 }
 
 func panicsRollBack(t *testing.T, fresh Fresh) {
+	t.Helper()
 	cfg := fresh(t)
 	fail := true
 	cfg.Fault = func(string) error {
@@ -117,6 +125,7 @@ func panicsRollBack(t *testing.T, fresh Fresh) {
 }
 
 func transactionsCanBeLeft(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	errBack := errors.New("back")
 	err := s.Handle().DoTxn(t.Context(), nil, func(ctx context.Context) error {
@@ -146,6 +155,7 @@ func transactionsCanBeLeft(t *testing.T, fresh Fresh) {
 }
 
 func reopening(t *testing.T, fresh Fresh) {
+	t.Helper()
 	cfg := fresh(t)
 	s := open(t, cfg)
 	now := start()
@@ -169,6 +179,7 @@ func reopening(t *testing.T, fresh Fresh) {
 
 // A caller that goes away before the step leaves nothing; none leaves half.
 func cancelledCallers(t *testing.T, fresh Fresh) {
+	t.Helper()
 	cfg := fresh(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cfg.Fault = func(string) error { cancel(); return nil }
@@ -184,6 +195,7 @@ func cancelledCallers(t *testing.T, fresh Fresh) {
 }
 
 func readOnlyStore(t *testing.T, fresh Fresh) {
+	t.Helper()
 	cfg := fresh(t)
 	reader := cfg
 	reader.ReadOnly = true
@@ -209,6 +221,7 @@ func readOnlyStore(t *testing.T, fresh Fresh) {
 }
 
 func writableAndStats(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	ok(t, s.Writable(t.Context()))
 	ok(t, s.Writable(t.Context()))

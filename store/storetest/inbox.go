@@ -11,6 +11,7 @@ import (
 )
 
 func inboxKeepsEventsOnce(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	n, err := r.Accept(t.Context(), []queue.Event{event("$1", room), event("$2", other), event("$1", room)}, nil, now)
@@ -34,6 +35,7 @@ func inboxKeepsEventsOnce(t *testing.T, fresh Fresh) {
 }
 
 func inboxBadBodies(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r := s.Rows()
 	now := start()
@@ -54,6 +56,7 @@ func inboxBadBodies(t *testing.T, fresh Fresh) {
 }
 
 func inboxHostileText(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r := s.Rows()
 	now := start()
@@ -74,6 +77,7 @@ func inboxHostileText(t *testing.T, fresh Fresh) {
 }
 
 func inboxManyEvents(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	var all []queue.Event
@@ -94,6 +98,7 @@ func inboxManyEvents(t *testing.T, fresh Fresh) {
 }
 
 func inboxOrderAndHeadOfLine(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	_, _, err := r.NextEvent(t.Context(), now)
@@ -123,6 +128,7 @@ func inboxOrderAndHeadOfLine(t *testing.T, fresh Fresh) {
 }
 
 func inboxRoute(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	_, err := r.Accept(t.Context(), []queue.Event{event("$1", room), event("$2", room)}, nil, now)
@@ -159,10 +165,16 @@ func inboxRoute(t *testing.T, fresh Fresh) {
 	emptied, err := r.Event(t.Context(), room, "$2")
 	ok(t, err)
 	equal(t, "emptied body", len(emptied.Body), 0)
+	for root, want := range map[string]string{"$root": "$1", "": "", "$none": ""} {
+		latest, err := r.Latest(t.Context(), room, root)
+		ok(t, err)
+		equal(t, "latest of "+root, latest, want)
+	}
 	equal(t, "work", keys(work(t, r, queue.ClassThread, now)), []string{"k1"})
 }
 
 func inboxWipeAndBacklog(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	n, age, err := r.Backlog(t.Context(), now)

@@ -14,6 +14,7 @@ import (
 )
 
 func claimOnce(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	e := execution("exe_1")
 	have := mustClaim(t, g, e, start())
@@ -44,6 +45,7 @@ func claimOnce(t *testing.T, fresh Fresh) {
 }
 
 func claimConcurrent(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	const callers = 16
 	var mu sync.Mutex
@@ -74,6 +76,7 @@ func claimConcurrent(t *testing.T, fresh Fresh) {
 }
 
 func pendWritesItsFollowUps(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	deadline := start().Add(time.Hour)
@@ -103,6 +106,7 @@ func pendWritesItsFollowUps(t *testing.T, fresh Fresh) {
 }
 
 func castQuorum(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -152,6 +156,7 @@ func castQuorum(t *testing.T, fresh Fresh) {
 }
 
 func castReplaces(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	mustPend(t, g, "apr_1", 3, time.Time{})
 	for i, person := range []string{bob, carol, bob} {
@@ -170,6 +175,7 @@ func castReplaces(t *testing.T, fresh Fresh) {
 }
 
 func castExpiry(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	deadline := start().Add(time.Hour)
 	mustPend(t, g, "apr_1", 2, deadline)
@@ -182,6 +188,7 @@ func castExpiry(t *testing.T, fresh Fresh) {
 }
 
 func castHundredVoters(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	g := s.Ledger()
 	const voters, quorum = 100, 7
@@ -213,6 +220,7 @@ func castHundredVoters(t *testing.T, fresh Fresh) {
 }
 
 func startConsumes(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -249,6 +257,7 @@ func startConsumes(t *testing.T, fresh Fresh) {
 }
 
 func startOrCloseWins(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	for i := range 20 {
 		apr, exe := fmt.Sprintf("apr_%d", i), fmt.Sprintf("exe_%d", i)
@@ -272,6 +281,7 @@ func startOrCloseWins(t *testing.T, fresh Fresh) {
 }
 
 func startExpiry(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	deadline := start().Add(time.Hour)
 	mustApprove(t, g, "apr_1", deadline)
@@ -281,6 +291,7 @@ func startExpiry(t *testing.T, fresh Fresh) {
 }
 
 func finishAndReport(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -306,6 +317,7 @@ func finishAndReport(t *testing.T, fresh Fresh) {
 }
 
 func settleOnce(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -336,6 +348,7 @@ func settleOnce(t *testing.T, fresh Fresh) {
 }
 
 func closeApproval(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -372,6 +385,7 @@ func closeApproval(t *testing.T, fresh Fresh) {
 }
 
 func ledgerNotFound(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	now := start()
 	is(t, g.Pend(t.Context(), pend("exe_none", "apr_1", 1, now)), gate.ErrNotFound)
@@ -392,6 +406,7 @@ func ledgerNotFound(t *testing.T, fresh Fresh) {
 }
 
 func ledgerLists(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	ids := func(list []gate.Approval) (out []string) {
 		for _, a := range list {
@@ -461,6 +476,7 @@ func ledgerLists(t *testing.T, fresh Fresh) {
 }
 
 func ledgerWithoutConversation(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	r, g := s.Rows(), s.Ledger()
 	now := start()
@@ -483,6 +499,7 @@ func ledgerWithoutConversation(t *testing.T, fresh Fresh) {
 
 // What will run comes back byte for byte, or is not taken.
 func ledgerKeepsBytes(t *testing.T, fresh Fresh) {
+	t.Helper()
 	g := open(t, fresh(t)).Ledger()
 	e := execution("exe_1")
 	e.Input = json.RawMessage(`{ "b":"<&>é\u0000\u2028 ", "a" : 1e400 }`)
@@ -506,6 +523,7 @@ func ledgerKeepsBytes(t *testing.T, fresh Fresh) {
 }
 
 func auditIsAppendOnly(t *testing.T, fresh Fresh) {
+	t.Helper()
 	s := open(t, fresh(t))
 	ok(t, s.Ledger().Record(t.Context(), ev("exe_1", start())))
 	for _, q := range []string{`UPDATE audit SET type='x'`, `DELETE FROM audit`} {

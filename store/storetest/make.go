@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -107,13 +108,12 @@ func mustPend(t *testing.T, g *store.Ledger, id string, quorum int, expires time
 }
 
 // mustApprove makes an approved approval.
-func mustApprove(t *testing.T, g *store.Ledger, id string, expires time.Time) gate.Approval {
+func mustApprove(t *testing.T, g *store.Ledger, id string, expires time.Time) {
 	t.Helper()
 	mustPend(t, g, id, 1, expires)
 	a, err := g.Cast(t.Context(), vote(id, bob, true, start()), ev("", start()))
 	ok(t, err)
 	equal(t, "state", a.State, gate.ApprovalApproved)
-	return a
 }
 
 // dump writes down all that the database holds, lanes' leases aside.
@@ -125,7 +125,7 @@ func dump(t *testing.T, s *store.Store) string {
 }
 
 func dumpOf(ctx context.Context, s *store.Store) (string, error) {
-	var text string
+	var text strings.Builder
 	for _, q := range []string{
 		`SELECT 'lane ' || class || ' ' || key || ' ' || COALESCE(due, 0) FROM lane ORDER BY class, key`,
 		`SELECT 'inbox ' || event_id || ' ' || state || ' ' || root || ' ' || not_before || ' ' || attempts || body FROM inbox ORDER BY event_id`,
@@ -146,13 +146,13 @@ func dumpOf(ctx context.Context, s *store.Store) (string, error) {
 			if err := rows.Scan(&line); err != nil {
 				return "", errors.Join(err, rows.Close())
 			}
-			text += line + "\n"
+			text.WriteString(line + "\n")
 		}
 		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
 			return "", err
 		}
 	}
-	return text, nil
+	return text.String(), nil
 }
 
 func settlement() gate.Settlement { return gate.Settlement{By: user(bob), Done: true, At: start()} }

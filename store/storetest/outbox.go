@@ -19,11 +19,8 @@ func message(key, inRoom string) queue.Message {
 // say puts messages into the outbox, by way of a work row.
 func say(t *testing.T, r *store.Rows, out ...queue.Message) {
 	t.Helper()
-	key := "say"
-	for _, m := range out {
-		key += "/" + m.Key + "@" + m.Room
-	}
-	ok(t, r.AddWork(t.Context(), row(key, "say")))
+	first := out[0]
+	ok(t, r.AddWork(t.Context(), row("say/"+first.Key+"@"+first.Room, "say")))
 	ctx, l := claim(t, r, queue.ClassThread, start())
 	w, _, err := r.NextWork(ctx, start())
 	ok(t, err)
@@ -32,6 +29,7 @@ func say(t *testing.T, r *store.Rows, out ...queue.Message) {
 }
 
 func outboxOrder(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	say(t, r, message("m1", room), message("m2", room), message("x1", other))
@@ -62,6 +60,7 @@ func outboxOrder(t *testing.T, fresh Fresh) {
 }
 
 func outboxWaitsForAnother(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	waits := func(key, inRoom, target string) queue.Message {
@@ -108,6 +107,7 @@ func outboxWaitsForAnother(t *testing.T, fresh Fresh) {
 }
 
 func outboxFirstTryAndRetry(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	say(t, r, message("m1", room), message("m2", room))
@@ -134,6 +134,7 @@ func outboxFirstTryAndRetry(t *testing.T, fresh Fresh) {
 }
 
 func outboxEndsAndLookups(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	say(t, r, message("m1", room), message("m2", room))
@@ -161,6 +162,7 @@ func outboxEndsAndLookups(t *testing.T, fresh Fresh) {
 }
 
 func outboxCardsBegun(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	begun := func(want bool, since time.Time) {

@@ -36,7 +36,7 @@ func Run(t *testing.T, fresh Fresh) {
 	t.Helper()
 	for _, test := range []func(*testing.T, Fresh){
 		laneClaimTakesTheLongestDue, laneIsHeldByOne, laneEpochsGrow, laneRenew, laneReleaseFindsTheNextRow,
-		laneReleaseAll, laneNextDue, laneNoWakeUpIsLost, laneClaimsNeverCollide, laneWake,
+		laneReleaseAll, laneNextDue, laneNoWakeUpIsLost, laneClaimsNeverCollide, lanesMayCross, laneWake,
 		fencedWritesChangeNothing,
 		inboxKeepsEventsOnce, inboxBadBodies, inboxHostileText, inboxManyEvents, inboxOrderAndHeadOfLine,
 		inboxRoute, inboxWipeAndBacklog,

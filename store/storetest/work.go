@@ -11,6 +11,7 @@ import (
 )
 
 func workKeysAreUnique(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	w := row("k1", "a")
@@ -35,6 +36,7 @@ func workKeysAreUnique(t *testing.T, fresh Fresh) {
 }
 
 func workOrderAndHeadOfLine(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	late := row("k1", "a")
@@ -58,6 +60,7 @@ func workOrderAndHeadOfLine(t *testing.T, fresh Fresh) {
 }
 
 func workDoneAndDropped(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	now := start()
 	ok(t, r.AddWork(t.Context(), row("k1", "a"), row("k2", "a")))
@@ -97,6 +100,7 @@ func workDoneAndDropped(t *testing.T, fresh Fresh) {
 // Many writers add the same keys to lanes that lie across: one row each, and no
 // writer fails for another's lock.
 func workConcurrentKeys(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	const lanes = 10
 	var wg sync.WaitGroup
@@ -119,6 +123,7 @@ func workConcurrentKeys(t *testing.T, fresh Fresh) {
 }
 
 func notes(t *testing.T, fresh Fresh) {
+	t.Helper()
 	r := open(t, fresh(t)).Rows()
 	v, err := r.Note(t.Context(), "sync")
 	ok(t, err)

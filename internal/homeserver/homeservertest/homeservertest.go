@@ -25,6 +25,7 @@ func ForTest(tb testing.TB) homeserver.Binaries {
 	tb.Helper()
 	bin, err := homeserver.Build(tb.Context(), os.Stderr)
 	if err == nil {
+		tb.Log("engine: dendrite") // counted by internal/tally
 		return bin
 	}
 	if required("dendrite") {
