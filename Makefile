@@ -9,7 +9,7 @@ RACE    ?= $(shell command -v cc >/dev/null 2>&1 && echo -race)
 CONFIG  ?= config.yaml
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test check lint tidy dead bench fuzz golden fmt
+.PHONY: help build run demo test check lint tidy dead bench fuzz mutants golden fmt
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' Makefile
@@ -50,6 +50,9 @@ fuzz: ## FUZZTIME=10s of each fuzz target
 	@for p in $$(grep -rl '^func Fuzz' --include='*_test.go' . | xargs -n1 dirname | sort -u); do \
 	  for f in $$(grep -ho '^func Fuzz[A-Za-z0-9_]*' $$p/*_test.go | cut -d' ' -f2); do \
 	    go test -tags goolm -run='^$$' -fuzz="^$$f$$" -fuzztime=$(FUZZTIME) -fuzzminimizetime=1x $$p || exit 1; done; done
+
+mutants: ## Take guards away one by one: the test that claims each must turn red
+	go run ./internal/mutants $(GUARDS)
 
 golden: ## Rewrite expected output; read the diff before you commit it
 	go test ./bridge ./cmd/moothall -update

@@ -25,6 +25,10 @@ const (
 	keyCard = "org.moothall.card" // of a card: approval, capability, state
 )
 
+// maxContent bounds what we send, in bytes, below the 65,536 that a whole event
+// may have.
+const maxContent = 60_000
+
 // rendered is an event ready to be sent.
 type rendered struct {
 	evType  string
@@ -94,6 +98,19 @@ func finish(evType string, c any, m queue.Message, extra map[string]any) (render
 	maps.Copy(fields, extra)
 	if raw, err = json.Marshal(fields); err != nil {
 		return rendered{}, fmt.Errorf("encode event: %w", err)
+	}
+	if len(raw) > maxContent {
+		// Escaping can swell a message that is mostly quotes or angle brackets
+		// beyond what an event may hold. The plain text says the same.
+		for _, c := range []any{fields, fields["m.new_content"]} {
+			if c, ok := c.(map[string]any); ok {
+				delete(c, "format")
+				delete(c, "formatted_body")
+			}
+		}
+		if raw, err = json.Marshal(fields); err != nil {
+			return rendered{}, fmt.Errorf("encode event: %w", err)
+		}
 	}
 	return rendered{evType, raw}, nil
 }

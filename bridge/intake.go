@@ -163,17 +163,15 @@ func decodeEvent(raw json.RawMessage) (queue.Event, error) {
 		return queue.Event{}, errBadEvent
 	}
 	var head struct {
-		ID     string  `json:"event_id"`
-		Room   string  `json:"room_id"`
-		Sender string  `json:"sender"`
-		Type   string  `json:"type"`
-		TS     float64 `json:"origin_server_ts"`
+		ID, Room, Sender, Type string
+		TS                     float64
 	}
-	// An odd time stamp must not cost the event.
-	if err := json.Unmarshal(raw, &head); err != nil {
-		if _, ok := errors.AsType[*json.UnmarshalTypeError](err); !ok {
-			return queue.Event{}, errBadEvent
-		}
+	// What is of the wrong type stays empty, which an id may not be; an odd time
+	// stamp must not cost the event.
+	if err := exact(raw, map[string]any{
+		"event_id": &head.ID, "room_id": &head.Room, "sender": &head.Sender, "type": &head.Type, "origin_server_ts": &head.TS,
+	}); errors.Is(err, errNotObject) {
+		return queue.Event{}, errBadEvent
 	}
 	for _, s := range []string{head.ID, head.Room, head.Sender, head.Type} {
 		if len(s) > maxIDLen || strings.ContainsRune(s, 0) {

@@ -120,9 +120,14 @@ func (b *Bridge) handle(ctx, work context.Context, st stage, l queue.Lease) {
 func (b *Bridge) release(ctx context.Context, l queue.Lease) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if err := b.cfg.Rows.Release(ctx, l); err != nil {
-		// It runs out by itself.
-		zerolog.Ctx(ctx).Error().Err(err).Msg("Could not give a lane back")
+	for failures := 1; ctx.Err() == nil; failures++ {
+		err := b.cfg.Rows.Release(ctx, l)
+		if err == nil {
+			break
+		}
+		// Until it runs out by itself nobody serves the lane.
+		zerolog.Ctx(ctx).Error().Err(err).Int("failures", failures).Msg("Could not give a lane back")
+		sleep(ctx, backoff(failures))
 	}
 	b.Wake(l.Class)
 }

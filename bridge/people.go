@@ -91,6 +91,7 @@ func (b *Bridge) hint(ctx context.Context, t task) (effects, error) {
 	case hintOld:
 		// One summary for each room and day, however many there were.
 		day := b.now().UTC().Format(time.DateOnly)
+		t.Root = ""
 		return effects{out: []queue.Message{b.say("old/"+t.Room+"/"+day, t, content.Notice(content.Say(
 			"Requests arrived while I was away and are too old to act on now. Please send again what still matters.")))}}, nil
 	}

@@ -72,16 +72,13 @@ func (l *level) or(def int64) int64 {
 // has power, as the specification says.
 func parseStanding(create json.RawMessage, createSender string, levels json.RawMessage) standing {
 	var c struct {
-		Creator    string   `json:"creator"`
-		Version    string   `json:"room_version"`
-		Additional []string `json:"additional_creators"`
+		Creator, Version string
+		Additional       []string
 	}
-	if len(create) > 0 && json.Unmarshal(create, &c) != nil {
-		c.Creator, c.Additional = "", nil
-		_ = json.Unmarshal(create, &struct {
-			Version *string `json:"room_version"`
-		}{&c.Version}) // best effort: an odd creator field must not hide the version
+	if exact(create, map[string]any{"additional_creators": &c.Additional}) != nil {
+		c.Additional = nil // all of them or nobody
 	}
+	_ = exact(create, map[string]any{"creator": &c.Creator, "room_version": &c.Version}) // an odd field counts as absent
 	if createSender != "" {
 		c.Creator = createSender
 	}
@@ -96,14 +93,13 @@ func parseStanding(create json.RawMessage, createSender string, levels json.RawM
 		return s
 	}
 	var p struct {
-		Users        map[string]*level `json:"users"`
-		UsersDefault *level            `json:"users_default"`
-		Events       map[string]*level `json:"events"`
-		StateDefault *level            `json:"state_default"`
-		Invite       *level            `json:"invite"`
-		Kick         *level            `json:"kick"`
+		Users, Events                            map[string]*level
+		UsersDefault, StateDefault, Invite, Kick *level
 	}
-	if json.Unmarshal(levels, &p) != nil {
+	if exact(levels, map[string]any{
+		"users": &p.Users, "users_default": &p.UsersDefault, "events": &p.Events,
+		"state_default": &p.StateDefault, "invite": &p.Invite, "kick": &p.Kick,
+	}) != nil {
 		return standing{stateDefault: math.MaxInt64, invite: math.MaxInt64, kick: math.MaxInt64, usersDefault: math.MinInt64}
 	}
 	s.usersDefault, s.stateDefault = p.UsersDefault.or(0), p.StateDefault.or(50)
@@ -122,6 +118,14 @@ func parseStanding(create json.RawMessage, createSender string, levels json.RawM
 func creatorsOutrank(version string) bool {
 	n, err := strconv.Atoi(version)
 	return err == nil && n >= 12
+}
+
+// sentByCreator: from room version 11 on the create event does not name the
+// creator. Versions that are no number are taken for new ones here: asking for
+// the sender is right in all of them.
+func sentByCreator(version string) bool {
+	n, err := strconv.Atoi(version)
+	return version != "" && (err != nil || n >= 11)
 }
 
 // facts is what is known of people in a room, fresh from the homeserver.
@@ -163,11 +167,8 @@ func readFacts(ctx context.Context, hs Homeserver, room string, users ...string)
 			if err != nil {
 				return fmt.Errorf("membership: %w", err)
 			}
-			var m struct {
-				Membership string `json:"membership"`
-			}
-			if json.Unmarshal(raw, &m) == nil {
-				members[i] = m.Membership
+			if exact(raw, map[string]any{"membership": &members[i]}) != nil {
+				members[i] = ""
 			}
 			return nil
 		})
@@ -182,9 +183,10 @@ func readFacts(ctx context.Context, hs Homeserver, room string, users ...string)
 	return f, nil
 }
 
-// createOf gives the create event's content. Its sender, who is the creator
-// from room version 11 on, is only in the full event, which is asked for when
-// the content names nobody.
+// createOf gives the create event's content and the creator. From room version
+// 11 on that is the event's sender, whatever the content says; the sender is
+// only in the full event, which is asked for then and when the content names
+// nobody.
 func createOf(ctx context.Context, hs Homeserver, room string) (json.RawMessage, string, error) {
 	raw, err := hs.State(ctx, room, typeCreate, "")
 	if errors.Is(err, ErrNoState) {
@@ -193,11 +195,10 @@ func createOf(ctx context.Context, hs Homeserver, room string) (json.RawMessage,
 	if err != nil {
 		return nil, "", fmt.Errorf("create event: %w", err)
 	}
-	var c struct {
-		Creator string `json:"creator"`
-	}
-	if json.Unmarshal(raw, &c) == nil && c.Creator != "" {
-		return raw, c.Creator, nil
+	var creator, version string
+	_ = exact(raw, map[string]any{"creator": &creator, "room_version": &version}) // an odd field counts as absent
+	if creator != "" && !sentByCreator(version) {
+		return raw, creator, nil
 	}
 	sender, err := hs.CreateSender(ctx, room)
 	if err != nil {

@@ -138,16 +138,13 @@ func (b *Bridge) routeMember(e queue.Event, m content.Message) (queue.Routed, er
 		return ignored("no state event")
 	}
 	b.rooms.forget(e.Room)
-	var c struct {
-		Content struct {
-			Membership string `json:"membership"`
-		} `json:"content"`
-	}
-	if json.Unmarshal(e.Body, &c) != nil {
+	var c json.RawMessage
+	var membership string
+	if exact(e.Body, map[string]any{"content": &c}) != nil || exact(c, map[string]any{"membership": &membership}) != nil {
 		return ignored("unreadable")
 	}
 	t := task{Room: e.Room, Event: e.ID, Sender: e.Sender, Target: *m.StateKey}
-	switch c.Content.Membership {
+	switch membership {
 	case "invite":
 		if *m.StateKey == b.cfg.Bot {
 			return queue.Routed{Note: "invited", Work: []queue.Work{control(queue.KindInvite, e.ID, t)}}, nil

@@ -203,7 +203,7 @@ func (b *Bridge) report(ctx context.Context, w queue.Work) (effects, error) {
 		notice := queue.Message{Key: "unknown/" + e.ID, Room: p.Room, Root: p.Root, Part: queue.PartUnknown, Ref: e.ID}
 		return effects{out: append([]queue.Message{notice}, b.seeds(notice)...)}, nil
 	}
-	d := ended(e)
+	d := ended(e, b.cfg.Commands.Prefix())
 	c := content.Notice(d)
 	if e.ApprovalID != "" {
 		// It may have taken hours: the asker is told, not only the thread.
@@ -237,7 +237,7 @@ func (b *Bridge) settled(ctx context.Context, e gate.Execution, t task) (effects
 const maxShown = 12_000
 
 // ended words the end of an execution whose end is known.
-func ended(e gate.Execution) *content.Doc {
+func ended(e gate.Execution, prefix string) *content.Doc {
 	d := new(content.Doc)
 	r := e.Result
 	if r.Status == capability.StatusCompleted {
@@ -268,7 +268,7 @@ func ended(e gate.Execution) *content.Doc {
 			items = append(items, []content.Span{content.T(line)})
 		}
 		d.List(items...)
-		d.P(content.C("!help run "+e.CapabilityID), content.T(" shows how it is called."))
+		d.P(content.C(prefix+"help run "+e.CapabilityID), content.T(" shows how it is called."))
 	} else if face.Code == capability.CodeInternal {
 		d.P(content.T("The log has it under "), content.C(e.ID), content.T("."))
 	}

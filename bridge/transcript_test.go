@@ -289,7 +289,7 @@ func (p *player) person(line string) {
 		case word == "edits":
 			rel["rel_type"], rel["event_id"] = "m.replace", p.last[who]
 			e.Content["m.new_content"] = map[string]any{"msgtype": "m.text", "body": text}
-			e.Content["body"] = "* " + text
+			// Without the star that most clients put, so that only the relation tells.
 		case word == "notice", word == "emote":
 			e.Content["msgtype"] = "m." + word
 		case word == "mentions moothall":
@@ -297,6 +297,7 @@ func (p *player) person(line string) {
 		case word == "mentions nobody":
 			e.Content["m.mentions"] = map[string]any{}
 		case word == "sends":
+			e.Content = nil
 			if err := json.Unmarshal([]byte(text), &e.Content); err != nil {
 				p.t.Fatal(err)
 			}

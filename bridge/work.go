@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -16,9 +17,8 @@ import (
 	"moothall/runtime/gate"
 )
 
-// maxAttempts is how often a row that may run a tool is tried before it is given
-// up; with the back-off that is about half a minute. Rows that only tell
-// something are tried for ever.
+// maxAttempts is how often a row is tried before it is given up, if it may be
+// (see [mayGiveUp]); with the back-off that is about half a minute.
 const maxAttempts = 8
 
 // errLater puts a row off without counting it as a failure.
@@ -63,7 +63,7 @@ func (b *Bridge) failed(ctx context.Context, w queue.Work, err error) (bool, err
 		return true, nil
 	}
 	log.Error().Err(err).Int("attempts", w.Attempts).Msg("Work failed")
-	if w.Attempts+1 < maxAttempts || !b.mayGiveUp(w) {
+	if w.Attempts+1 < maxAttempts || !mayGiveUp(w, err) {
 		if err := b.cfg.Rows.RetryWork(ctx, w.ID, b.now().Add(wait), "failed"); err != nil {
 			return false, fmt.Errorf("put work off: %w", err)
 		}
@@ -79,12 +79,21 @@ func (b *Bridge) failed(ctx context.Context, w queue.Work, err error) (bool, err
 	return true, nil
 }
 
-// mayGiveUp: what only tells a room something is never given up.
-func (b *Bridge) mayGiveUp(w queue.Work) bool {
+// mayGiveUp: what only tells a room something is never given up, nor is a
+// decision, which waits in a lane of its own and holds up nothing. Nor is what
+// may have run a tool: its end, or that nobody knows it, has still to be
+// recorded, and "nothing was run" could be a lie.
+func mayGiveUp(w queue.Work, err error) bool {
 	switch w.Kind {
-	case queue.KindMessage, queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindResume, queue.KindLeft:
+	case queue.KindMessage:
+		var t task
+		return json.Unmarshal(w.Data, &t) != nil || t.Name != "run" || errors.Is(err, gate.ErrClaim)
+	case queue.KindResume:
+		return errors.Is(err, gate.ErrClaim)
+	case queue.KindInvite:
 		return true
-	case queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport:
+	case queue.KindAnswer, queue.KindReaction, queue.KindLeft,
+		queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport:
 	}
 	return false
 }
@@ -93,7 +102,7 @@ func (b *Bridge) mayGiveUp(w queue.Work) bool {
 func (b *Bridge) sorry(ctx context.Context, w queue.Work) ([]queue.Message, error) {
 	var t task
 	switch w.Kind {
-	case queue.KindMessage, queue.KindAnswer:
+	case queue.KindMessage:
 		if json.Unmarshal(w.Data, &t) != nil {
 			return nil, nil //nolint:nilerr // a row nobody can read has no room to say it in
 		}
@@ -107,7 +116,7 @@ func (b *Bridge) sorry(ctx context.Context, w queue.Work) ([]queue.Message, erro
 			return nil, nil //nolint:nilerr // no room to say it in
 		}
 		t = task{Room: p.Room, Root: p.Root, Event: p.Event}
-	case queue.KindReaction, queue.KindInvite, queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport, queue.KindLeft:
+	case queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport, queue.KindLeft:
 		return nil, nil
 	}
 	d := content.Say("I could not record this, so nothing was run. Please try again later; the log has it under " + w.Ref + ".")
@@ -226,6 +235,11 @@ func (b *Bridge) reaction(ctx context.Context, w queue.Work, t task) (effects, e
 		return effects{}, nil
 	}
 	t.Root, t.Target = m.Root, m.Ref
+	if !strings.HasSuffix(t.Sender, ":"+b.cfg.Domain) {
+		// Whoever may not speak to the bot may not decide by a tap either.
+		t.Hint = hintForeign
+		return b.hint(ctx, t)
+	}
 	return b.verdict(ctx, t, verdict == content.Approve)
 }
 

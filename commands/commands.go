@@ -96,12 +96,20 @@ func (s *Set) Run(ctx context.Context, r Request) (Reply, error) {
 		return reply, nil
 	}
 	if e, ok := errors.AsType[*InputError](err); ok {
-		return Say("%s", e.Error()), nil
+		return Say("Nothing was run: %s", sentenceEnd(e.Error())), nil
 	}
 	if e, ok := errors.AsType[*capability.Error](err); ok {
 		return Say("%s", e.Face().Message), nil
 	}
 	return Reply{}, err
+}
+
+// sentenceEnd puts the full stop that an error does not have.
+func sentenceEnd(s string) string {
+	if strings.HasSuffix(s, "?") {
+		return s
+	}
+	return s + "."
 }
 
 func (s *Set) unknown(name string) Reply {

@@ -50,6 +50,9 @@ func (s *Set) cancel(ctx context.Context, r Request) (Reply, error) {
 		return orNothing(reply), err
 	}
 	_, err = s.gate.Cancel(ctx, a.ID, r.Actor, visible.Text(reason, 300))
+	if e, ok := errors.AsType[*capability.Error](err); ok && e.Code == capability.CodeForbidden {
+		return Say("Only whoever asked, or somebody who could decide it, can take a request back. %s", e.Face().Message), nil
+	}
 	return Reply{}, err
 }
 

@@ -58,7 +58,8 @@ type Store struct {
 	ro      *dbutil.Database // SQLite's readers; nil on PostgreSQL
 	lock    *fileLock        // nil if read-only or PostgreSQL
 	stmts   statements
-	name    string // how messages name the database
+	name    string    // how messages name the database
+	alone   *sql.Conn // holds the lock of [Store.Alone] on PostgreSQL
 	version int
 }
 
@@ -111,6 +112,10 @@ func (s *Store) Close() error {
 	var errs []error
 	if s.ro != nil {
 		errs = append(errs, s.ro.Close()) // first, so that the writer is the last and cleans up
+	}
+	if s.alone != nil {
+		errs = append(errs, s.alone.Close())
+		s.alone = nil
 	}
 	if s.db != nil {
 		errs = append(errs, s.stmts.close(), s.db.Close())

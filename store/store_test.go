@@ -20,6 +20,7 @@ func TestMain(m *testing.M) {
 func TestSQLite(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Config {
 		t.Helper()
+		t.Log("engine: sqlite") // counted by internal/tally
 		return store.Config{Path: filepath.Join(t.TempDir(), "moothall.db")}
 	})
 }

@@ -133,7 +133,7 @@ func (tr *trap) step(name string) error {
 	defer tr.mu.Unlock()
 	raw, err := os.ReadFile(tr.file)
 	if err != nil {
-		return nil //nolint:nilerr // no trap is set
+		return nil // no trap is set
 	}
 	if plan := string(raw); plan != tr.plan {
 		tr.plan, tr.after, tr.seen = plan, false, 0

@@ -35,7 +35,7 @@ const (
 
 	// patience is how long what must come may take: after a failed delivery the
 	// homeserver waits 2, 4, 8 … seconds, and after its own crash up to 30.
-	patience = 45 * time.Second
+	patience = time.Minute
 	// settling is how long is watched for what must not come.
 	settling = 1500 * time.Millisecond
 	// leaseTime: on PostgreSQL a dead process's lanes are free only then.

@@ -105,11 +105,13 @@ func (s *service) open(ctx context.Context, x extras) error {
 		return withCode(exitDatabase, err)
 	}
 	s.store = st
-	if s.cfg.Database.Type == config.SQLite {
-		// The file's lock is ours, so whoever held a lease is dead.
-		if err := st.Rows().ReleaseAll(ctx); err != nil {
-			return withCode(exitDatabase, errors.Join(err, st.Close()))
-		}
+	alone, err := st.Alone(ctx)
+	if err == nil && alone {
+		// Whoever held a lease is dead: take everything up at once.
+		err = st.Rows().ReleaseAll(ctx)
+	}
+	if err != nil {
+		return withCode(exitDatabase, errors.Join(err, st.Close()))
 	}
 	return nil
 }
@@ -249,7 +251,7 @@ func newLogger(c *config.Config, stderr io.Writer) (log zerolog.Logger, done fun
 	}
 	w, done := stderr, func() {}
 	if c.Logging.File != "" {
-		f, err := os.OpenFile(filepath.Clean(c.Logging.File), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		f, err := os.OpenFile(filepath.Clean(c.Logging.File), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600) //nolint:gosec // the operator's own path
 		if err != nil {
 			return log, nil, fmt.Errorf("%s: %w", c.Where("logging.file"), err)
 		}

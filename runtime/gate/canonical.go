@@ -100,6 +100,9 @@ func scan(raw []byte, maxDepth int, number func(string) error) error {
 // of anything accepted is accepted again and is its own canonical form.
 func survives(n string) error {
 	if !strings.ContainsAny(n, ".eE") {
+		if len(n) > len("-9007199254740992") {
+			return errInteger
+		}
 		if i, ok := new(big.Int).SetString(n, 10); !ok || i.CmpAbs(big.NewInt(maxSafe)) > 0 {
 			return errInteger
 		}

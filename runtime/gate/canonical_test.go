@@ -142,15 +142,15 @@ func TestR159CanonicalRefuses(t *testing.T) {
 
 func TestR160CanonicalAccepts(t *testing.T) {
 	for in, want := range map[string]string{
-		"9007199254740992":  "9007199254740992",
-		"-9007199254740992": "-9007199254740992",
-		"1e21":              "1e+21",
-		"1.0":               "1",
-		"1E2":               "100",
-		"-0.0":              "0",
-		"true":              "true",
+		"9007199254740992":     "9007199254740992",
+		"-9007199254740992":    "-9007199254740992",
+		"1e21":                 "1e+21",
+		"1.0":                  "1",
+		"1E2":                  "100",
+		"-0.0":                 "0",
+		"true":                 "true",
 		`"\u2028\ud83d\ude00"`: "\"\u2028\U0001F600\"",
-		`"\u0000"`:          `"\u0000"`,
+		`"\u0000"`:             `"\u0000"`,
 		strings.Repeat("[", 64) + strings.Repeat("]", 64): strings.Repeat("[", 64) + strings.Repeat("]", 64),
 	} {
 		got, err := gate.Canonical([]byte(in))

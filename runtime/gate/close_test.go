@@ -110,6 +110,7 @@ func TestExpire(t *testing.T) {
 
 func TestSettle(t *testing.T) {
 	unknown := func(t *testing.T, meta func(*capability.Meta)) (*world, string) {
+		t.Helper()
 		w := one(t, gate.Config{}, kit{meta: meta})
 		w.ledger.late["start"] = 1
 		c := call("k")
@@ -173,7 +174,8 @@ func TestSettle(t *testing.T) {
 	})
 	t.Run("nothing is unknown", func(t *testing.T) {
 		w := one(t, gate.Config{}, kit{})
-		if _, err := w.Settle(t.Context(), w.invoke(call("k")).ExecutionID, user(bob), true, ""); capability.CodeOf(err) != capability.CodeExecutionFailed {
+		_, err := w.Settle(t.Context(), w.invoke(call("k")).ExecutionID, user(bob), true, "")
+		if e, ok := errors.AsType[*capability.Error](err); !ok || e.Public != "Nothing about it is unknown, so there is nothing to settle." {
 			t.Errorf("error %v", err)
 		}
 	})

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -29,11 +31,18 @@ type Config struct {
 	Contexts Contexts
 	// Policies are asked in order, before a capability's own demands.
 	Policies []policy.Policy
+	// ToolPolicies are asked after Policies, for the capability of that id only.
+	ToolPolicies map[string][]policy.Policy
 
 	// Timeout bounds a run. Default 30 s.
 	Timeout time.Duration
 	// PolicyTimeout bounds one batch of policies. Default 5 s.
 	PolicyTimeout time.Duration
+	// PolicyConcurrency is how many tools of a listing are evaluated at once.
+	// Default 16.
+	PolicyConcurrency int
+	// DiscoveryBudget bounds a whole listing. Default 30 s.
+	DiscoveryBudget time.Duration
 	// ApprovalExpiry is how long a question stays open. Default 15 min; [Never]
 	// means no deadline; negative is an error.
 	ApprovalExpiry time.Duration
@@ -57,6 +66,7 @@ type Gate struct {
 type tool struct {
 	*capability.Capability
 	in, out  *jsonschema.Schema
+	policies []policy.Policy // the gate's, then its own
 	revision string
 }
 
@@ -66,9 +76,13 @@ func New(cfg Config) (*Gate, error) {
 	if cfg.Registry == nil || cfg.Ledger == nil || cfg.Electors == nil || cfg.People == nil || cfg.Contexts == nil {
 		faults = append(faults, errors.New("registry, ledger, electors, people and contexts are required"))
 	}
-	if cfg.Timeout < 0 || cfg.PolicyTimeout < 0 || cfg.ApprovalExpiry < 0 {
-		faults = append(faults, errors.New("time-outs and expiry must not be negative"))
+	if cfg.Timeout < 0 || cfg.PolicyTimeout < 0 || cfg.ApprovalExpiry < 0 || cfg.DiscoveryBudget < 0 || cfg.PolicyConcurrency < 0 {
+		faults = append(faults, errors.New("time-outs, expiry, budget and concurrency must not be negative"))
 	}
+	if cfg.PolicyConcurrency == 0 {
+		cfg.PolicyConcurrency = 16
+	}
+	cfg.DiscoveryBudget = orDefault(cfg.DiscoveryBudget, 30*time.Second)
 	cfg.Timeout = orDefault(cfg.Timeout, 30*time.Second)
 	cfg.PolicyTimeout = orDefault(cfg.PolicyTimeout, 5*time.Second)
 	cfg.ApprovalExpiry = orDefault(cfg.ApprovalExpiry, 15*time.Minute)
@@ -76,17 +90,7 @@ func New(cfg Config) (*Gate, error) {
 		cfg.Now = time.Now
 	}
 	g := &Gate{cfg: cfg, tools: make(map[string]*tool), live: make(map[string]context.CancelCauseFunc)}
-	for _, p := range cfg.Policies {
-		if p == nil || strings.TrimSpace(p.Name()) == "" {
-			faults = append(faults, errors.New("a policy has no name"))
-			continue
-		}
-		for _, ph := range p.Phases() {
-			if !ph.Valid() {
-				faults = append(faults, fmt.Errorf("policy %q names an unknown phase %q", p.Name(), ph))
-			}
-		}
-	}
+	faults = append(faults, policyFaults(cfg)...)
 	if cfg.Registry != nil && len(faults) == 0 {
 		for _, c := range cfg.Registry.All() {
 			t, err := g.prepare(c)
@@ -102,6 +106,32 @@ func New(cfg Config) (*Gate, error) {
 		return nil, fmt.Errorf("gate: %w", errors.Join(faults...))
 	}
 	return g, nil
+}
+
+func policyFaults(cfg Config) []error {
+	var faults []error
+	all := slices.Clone(cfg.Policies)
+	for _, id := range slices.Sorted(maps.Keys(cfg.ToolPolicies)) {
+		all = append(all, cfg.ToolPolicies[id]...)
+		if cfg.Registry == nil {
+			continue
+		}
+		if _, err := cfg.Registry.Get(id); err != nil {
+			faults = append(faults, fmt.Errorf("policies for %q: %w", id, err))
+		}
+	}
+	for _, p := range all {
+		if p == nil || strings.TrimSpace(p.Name()) == "" {
+			faults = append(faults, errors.New("a policy has no name"))
+			continue
+		}
+		for _, ph := range p.Phases() {
+			if !ph.Valid() {
+				faults = append(faults, fmt.Errorf("policy %q names an unknown phase %q", p.Name(), ph))
+			}
+		}
+	}
+	return faults
 }
 
 func orDefault(d, def time.Duration) time.Duration {
@@ -120,18 +150,19 @@ func (g *Gate) prepare(c *capability.Capability) (*tool, error) {
 	if err != nil {
 		return nil, err
 	}
-	rev, err := g.revisionOf(c)
+	policies := slices.Concat(g.cfg.Policies, g.cfg.ToolPolicies[c.ID])
+	rev, err := revisionOf(c, policies)
 	if err != nil {
 		return nil, err
 	}
-	return &tool{Capability: c, in: in, out: out, revision: rev}, nil
+	return &tool{Capability: c, in: in, out: out, policies: policies, revision: rev}, nil
 }
 
 // revisionOf is the contract revision: two hashes joined by a dot. The first
 // covers what makes an old yes meaningless when it changes (schemas, side
 // effect, risk, handler version), the second also what is re-checked anyway
 // (exposure, gate, policies). The description is in neither.
-func (g *Gate) revisionOf(c *capability.Capability) (string, error) {
+func revisionOf(c *capability.Capability, policies []policy.Policy) (string, error) {
 	core, err := json.Marshal(map[string]any{
 		"in": c.InputSchema, "out": c.OutputSchema, "side_effect": c.Meta.SideEffect,
 		"risk": c.Meta.Risk, "version": c.Meta.Version,
@@ -143,8 +174,8 @@ func (g *Gate) revisionOf(c *capability.Capability) (string, error) {
 		Name   string         `json:"name"`
 		Phases []policy.Phase `json:"phases"`
 	}
-	manifest := make([]stage, 0, len(g.cfg.Policies))
-	for _, p := range g.cfg.Policies {
+	manifest := make([]stage, 0, len(policies))
+	for _, p := range policies {
 		manifest = append(manifest, stage{p.Name(), p.Phases()})
 	}
 	full, err := json.Marshal(map[string]any{
@@ -165,42 +196,3 @@ func core(revision string) string {
 func (g *Gate) now() time.Time { return g.cfg.Now().UTC() }
 
 func newID(prefix string) string { return prefix + "_" + uuid.NewString() }
-
-// Descriptor is what a listing tells of a tool.
-type Descriptor struct {
-	ID          string
-	Description string
-	InputSchema json.RawMessage
-	SideEffect  capability.SideEffect
-	Risk        capability.Risk
-	Tags        []string
-	// RequiresApproval: the tool, or a policy for this actor, asks for a yes.
-	RequiresApproval bool
-}
-
-// Describe lists what actor may be offered on surface, in registration order.
-// It is presentation only: every call is checked again.
-func (g *Gate) Describe(ctx context.Context, s capability.Surface, actor capability.Actor) ([]Descriptor, error) {
-	if !actor.Valid() {
-		return nil, capability.Fail(capability.CodeUnauthenticated)
-	}
-	var out []Descriptor
-	for _, id := range g.order {
-		t := g.tools[id]
-		if !t.Meta.Exposed(s) {
-			continue
-		}
-		o := policy.Evaluate(ctx, g.cfg.Policies, policy.Request{
-			Phase: policy.PhaseDiscovery, CapabilityID: id, Meta: t.Meta, Surface: s, Actor: actor,
-		}, g.cfg.PolicyTimeout)
-		if o.Stance == policy.StanceDeny || o.Stance == policy.StanceHide {
-			continue
-		}
-		out = append(out, Descriptor{
-			ID: id, Description: t.Meta.Description, InputSchema: append(json.RawMessage(nil), t.InputSchema...),
-			SideEffect: t.Meta.SideEffect, Risk: t.Meta.Risk, Tags: append([]string(nil), t.Meta.Tags...),
-			RequiresApproval: t.Meta.Approval.Required || o.Stance == policy.StanceRequireApproval,
-		})
-	}
-	return out, ctx.Err()
-}

@@ -218,7 +218,7 @@ func (w *world) runs() int {
 }
 
 const (
-	strict  = `{"type":"object","properties":{"who":{"type":"string"}},"required":["who"],"additionalProperties":false}`
+	strict   = `{"type":"object","properties":{"who":{"type":"string"}},"required":["who"],"additionalProperties":false}`
 	anything = `{}`
 )
 

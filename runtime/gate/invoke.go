@@ -146,7 +146,7 @@ func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.O
 	if p.approval != nil {
 		r.ApprovalID = p.approval.ID
 	}
-	o := policy.Evaluate(ctx, g.cfg.Policies, r, g.cfg.PolicyTimeout)
+	o := policy.Evaluate(ctx, p.tool.policies, r, g.cfg.PolicyTimeout)
 	if err := ctx.Err(); o.Failed && err != nil {
 		// The caller went away; that is no verdict.
 		return o, nil, fmt.Errorf("not begun: %w", err)

@@ -195,6 +195,23 @@ func TestConcurrentDuplicates(t *testing.T) {
 	}
 }
 
+// A read that died is run once more, however many come to ask.
+func TestConcurrentRepeatsOfADeadRead(t *testing.T) {
+	w := one(t, gate.Config{}, kit{meta: read})
+	crash(t, w, call("k"))
+	w.rebuild(w.tool(kit{meta: read, run: func(context.Context, *capability.Context, json.RawMessage) (json.RawMessage, error) {
+		time.Sleep(20 * time.Millisecond)
+		return json.RawMessage(`1`), nil
+	}}))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() { _, _ = w.Invoke(t.Context(), call("k")) })
+	}
+	wg.Wait()
+	equal(t, "runs", w.runs(), 2)
+	wants(t, w.invoke(call("k")), completed, "")
+}
+
 func TestEachWriteFailsInTurn(t *testing.T) {
 	for _, tt := range []struct {
 		step string

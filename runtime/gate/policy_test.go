@@ -168,8 +168,11 @@ func TestR099DemandsMerge(t *testing.T) {
 		"R099 two policies": {[]policy.Policy{p("a", "x", time.Minute, 0), p("b", "y", 30*time.Second, 0)}, nil, []string{"because of a", "because of b"}, []string{"x", "y"}, 1, 30 * time.Second},
 		"R107 the tool":     {nil, static("manager", time.Minute, 0), []string{own}, []string{"manager"}, 1, time.Minute},
 		"R108 both": {
-			[]policy.Policy{p("a", "manager", 5*time.Second, 2)}, static("manager", time.Second, 0),
-			[]string{own, "because of a"}, []string{"manager"}, 2, 5 * time.Second,
+			[]policy.Policy{p("a", "manager", 5*time.Second, 2)},
+			static("manager", time.Second, 0),
+			[]string{own, "because of a"},
+			[]string{"manager"},
+			2, 5 * time.Second,
 		},
 		"the default window": {nil, static("", 0, 3), []string{own}, []string{}, 3, 15 * time.Minute},
 		"never":              {nil, static("", gate.Never, 0), []string{own}, []string{}, 1, 0},

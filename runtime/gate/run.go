@@ -131,7 +131,11 @@ func (p *pass) accept(out json.RawMessage) (json.RawMessage, *capability.Error) 
 	if len(out) == 0 {
 		out = json.RawMessage("null")
 	}
-	if !wellFormed(out) || len(check(p.tool.out, out)) > 0 {
+	bad := !wellFormed(out)
+	if p.tool.out != nil {
+		bad = bad || scan(out, maxSchemaDepth, tame) != nil || len(check(p.tool.out, out)) > 0
+	}
+	if bad {
 		return nil, capability.Fail(capability.CodeOutputInvalid)
 	}
 	if p.tool.Meta.RedactOutput == nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -36,8 +37,8 @@ func compile(id string, schema json.RawMessage) (s *jsonschema.Schema, err error
 	if len(schema) > maxSchema {
 		return nil, fmt.Errorf("%q: schema is larger than 1 MiB", id)
 	}
-	if scan(schema, maxSchemaDepth, func(string) error { return nil }) != nil {
-		return nil, fmt.Errorf("%q: schema is not JSON or is nested more than %d levels deep", id, maxSchemaDepth)
+	if scan(schema, maxSchemaDepth, tame) != nil {
+		return nil, fmt.Errorf("%q: schema is not JSON, is nested more than %d levels deep or has an enormous number", id, maxSchemaDepth)
 	}
 	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader(schema))
 	if err != nil {
@@ -55,6 +56,23 @@ func compile(id string, schema json.RawMessage) (s *jsonschema.Schema, err error
 	}
 	return s, nil
 }
+
+// tame refuses numbers that are cheap to write and dear to compare: the library
+// works with exact fractions, and 1e-999999 has a million digits.
+func tame(n string) error {
+	const most = 400 // digits, and the size of the exponent
+	if len(n) > most {
+		return errNumber
+	}
+	if i := strings.IndexAny(n, "eE"); i >= 0 {
+		if e, err := strconv.Atoi(n[i+1:]); err != nil || e > most || e < -most {
+			return errNumber
+		}
+	}
+	return nil
+}
+
+var errNumber = errors.New("has an enormous number")
 
 type noLoader struct{}
 

@@ -135,6 +135,11 @@ func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Dur
 	return out
 }
 
+// Speaks reports whether any of policies has a say in ph.
+func Speaks(policies []Policy, ph Phase) bool {
+	return slices.ContainsFunc(policies, func(p Policy) bool { return speaks(p, ph) })
+}
+
 func speaks(p Policy, ph Phase) bool {
 	phases := p.Phases()
 	return slices.Contains(phases, ph) || (len(phases) == 0 && ph == PhaseInvocation)

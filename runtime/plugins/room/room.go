@@ -123,6 +123,9 @@ func (t tools) members(ctx context.Context, rt *capability.Context, _ struct{}) 
 // present refuses askers that are not in the room.
 func (t tools) present(ctx context.Context, rt *capability.Context) error {
 	asker := rt.User.MatrixUserID
+	if rt.Session.RoomID == "" || asker == "" {
+		return errNowhere()
+	}
 	p, err := t.hs.Powers(ctx, rt.Session.RoomID, ActTopic, asker)
 	if err != nil {
 		return before(err)
@@ -205,7 +208,7 @@ func (t tools) kick(ctx context.Context, rt *capability.Context, in kickIn) (sai
 func (t tools) check(ctx context.Context, rt *capability.Context, act Act, others ...string) (Powers, error) {
 	asker := rt.User.MatrixUserID
 	if rt.Session.RoomID == "" || asker == "" {
-		return Powers{}, capability.Refuse("This only works for somebody in a room.")
+		return Powers{}, errNowhere()
 	}
 	p, err := t.hs.Powers(ctx, rt.Session.RoomID, act, append([]string{asker, t.bot}, others...)...)
 	if err != nil {
@@ -225,6 +228,8 @@ func (t tools) check(ctx context.Context, rt *capability.Context, act Act, other
 	}
 	return p, nil
 }
+
+func errNowhere() error { return capability.Refuse("This only works for somebody in a room.") }
 
 // maxUserID is the specification's bound, in bytes.
 const maxUserID = 255
