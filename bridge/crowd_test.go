@@ -23,15 +23,14 @@ func square(more ...string) roomSpec {
 }
 
 // inWorld runs f in a bubble with a running Moothall and the square.
-func inWorld(t *testing.T, spec roomSpec, tools []string, f func(t *testing.T, w *world)) {
+func inWorld(t *testing.T, spec roomSpec, tools []string, f func(w *world)) {
 	t.Helper()
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		w, end := newWorld(t, dir, tools...)
 		defer end()
-		w.t = t
 		w.hs.Add(spec)
-		f(t, w)
+		f(w)
 	})
 }
 
@@ -43,7 +42,8 @@ func TestAHundredDecideAtOnce(t *testing.T) {
 	for i := range people {
 		names = append(names, fmt.Sprintf("admin%02d", i))
 	}
-	inWorld(t, square(names...), []string{"demo.bump"}, func(t *testing.T, w *world) {
+	inWorld(t, square(names...), []string{"demo.bump"}, func(w *world) {
+		t := w.t
 		w.say("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
 		card := w.cards()[0]
@@ -100,7 +100,8 @@ func (w *world) outcomes() int {
 
 // Different people ask at once for the same thing: each request is its own.
 func TestManyAskAtOnce(t *testing.T) {
-	inWorld(t, square(), []string{"demo.count"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.count"}, func(w *world) {
+		t := w.t
 		const asked = 30
 		for range asked {
 			w.say("bob", "!run demo.count")
@@ -115,7 +116,8 @@ func TestManyAskAtOnce(t *testing.T) {
 
 // While a tool keeps a thread busy, decisions about that same thread act.
 func TestBusyThreadDelaysNoDecision(t *testing.T) {
-	inWorld(t, square(), []string{"demo.hold", "demo.bump"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.hold", "demo.bump"}, func(w *world) {
+		t := w.t
 		root := w.say("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
 		in := func(who, text string) {
@@ -125,7 +127,7 @@ func TestBusyThreadDelaysNoDecision(t *testing.T) {
 		}
 		in("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
-		in("bob", "!run demo.hold minutes=10")
+		in("bob", "!run demo.hold minutes=1")
 		w.settle(5 * time.Second)
 		cards := w.cards()
 		w.react("alice", cards[0], "❌")
@@ -138,7 +140,7 @@ func TestBusyThreadDelaysNoDecision(t *testing.T) {
 		if n := w.said("Held."); n != 0 {
 			t.Error("the thread was not busy")
 		}
-		w.settle(11 * time.Minute)
+		w.settle(70 * time.Second)
 		if n := w.said("Held."); n != 1 || w.ran.Load() != 0 {
 			t.Errorf("held %d times, ran %d times", n, w.ran.Load())
 		}
@@ -147,7 +149,8 @@ func TestBusyThreadDelaysNoDecision(t *testing.T) {
 
 // T01 l, m: keys that cannot be written in a transcript.
 func TestT01StrangeKeysAreIgnored(t *testing.T) {
-	inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+		t := w.t
 		w.say("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
 		card := w.cards()[0]
@@ -181,7 +184,8 @@ func TestT01StrangeKeysAreIgnored(t *testing.T) {
 // T02: the admin is demoted after the bot has seen her power: what counts is
 // the room at the moment of the reaction.
 func TestT02DemotedWithWarmCaches(t *testing.T) {
-	inWorld(t, square("dave"), []string{"demo.bump"}, func(t *testing.T, w *world) {
+	inWorld(t, square("dave"), []string{"demo.bump"}, func(w *world) {
+		t := w.t
 		w.say("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
 		w.react("alice", w.cards()[0], "✅")
@@ -206,7 +210,8 @@ func TestT02DemotedWithWarmCaches(t *testing.T) {
 // Homeservers deliver out of order after a restart: a reaction may come before
 // the bot knows the card's id, and after an hour it may come again.
 func TestReactionQuickerThanTheCard(t *testing.T) {
-	inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+		t := w.t
 		w.failing("sent") // the card is in the room, but its id is not stored
 		w.say("bob", "!run demo.bump")
 		w.settle(2 * time.Second)

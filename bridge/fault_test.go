@@ -12,8 +12,8 @@ import (
 // How long a fault lasts: longer than anything is tried before it is given up;
 // and how long the longest back-off is waited for afterwards.
 const (
-	downFor = 70 * time.Second
-	backFor = 40 * time.Second
+	downFor = 45 * time.Second
+	backFor = 35 * time.Second
 )
 
 // The write at one step fails for a while, anywhere between the question and its
@@ -24,7 +24,8 @@ func TestFaultBeforeTheCard(t *testing.T) {
 	} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+			inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+				t := w.t
 				w.failing(step)
 				w.say("bob", "!run demo.bump")
 				w.settle(downFor)
@@ -68,7 +69,8 @@ func TestFaultBeforeTheRun(t *testing.T) {
 	for _, step := range []string{"accept", "lane_claim", "route", "cast", "claim", "start", "*"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+			inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+				t := w.t
 				w.say("bob", "!run demo.bump")
 				w.settle(5 * time.Second)
 				w.failing(step)
@@ -93,7 +95,8 @@ func TestFaultAfterTheEndWasRecorded(t *testing.T) {
 	for _, step := range []string{"done_work", "first_try", "sent", "lane_release", "lane_renew", "retry_work", "retry_message", "put_off"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+			inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+				t := w.t
 				w.say("bob", "!run demo.bump")
 				w.settle(5 * time.Second)
 				w.failing(step)
@@ -118,7 +121,8 @@ func TestFaultAfterTheRun(t *testing.T) {
 			name := map[bool]string{true: "approved", false: "at once"}[ask] + map[bool]string{true: ", killed", false: ""}[kill]
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
-				inWorld(t, square(), []string{"demo.bump", "demo.count"}, func(t *testing.T, w *world) {
+				inWorld(t, square(), []string{"demo.bump", "demo.count"}, func(w *world) {
+					t := w.t
 					if ask {
 						w.say("bob", "!run demo.bump")
 						w.settle(5 * time.Second)
@@ -154,7 +158,8 @@ func TestFaultAfterTheRun(t *testing.T) {
 
 // A short hiccup while the end is recorded costs nothing.
 func TestFaultWhileTheEndIsRecorded(t *testing.T) {
-	inWorld(t, square(), []string{"demo.count"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.count"}, func(w *world) {
+		t := w.t
 		w.failing("finish")
 		w.say("bob", "!run demo.count")
 		time.Sleep(60 * time.Millisecond)
@@ -169,13 +174,14 @@ func TestFaultWhileTheEndIsRecorded(t *testing.T) {
 // Closing an approval fails for a while: expiry and cancelling act afterwards.
 func TestFaultWhileClosing(t *testing.T) {
 	for name, act := range map[string]func(w *world){
-		"expiry": func(w *world) { time.Sleep(16 * time.Minute) },
+		"expiry": func(w *world) { w.later(16 * time.Minute) },
 		"cancel": func(w *world) { w.say("bob", "!cancel"); time.Sleep(time.Second) },
 		"leaves": func(w *world) { w.hs.with(func() { w.hs.member(w.hs.rooms[town], user("bob"), user("bob"), "leave") }) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, square(), []string{"demo.bump"}, func(t *testing.T, w *world) {
+			inWorld(t, square(), []string{"demo.bump"}, func(w *world) {
+				t := w.t
 				w.say("bob", "!run demo.bump")
 				w.settle(5 * time.Second)
 				w.failing("close")
@@ -196,7 +202,8 @@ func TestFaultWhileClosing(t *testing.T) {
 
 // Settling fails for a while.
 func TestFaultWhileSettling(t *testing.T) {
-	inWorld(t, square(), []string{"demo.break"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.break"}, func(w *world) {
+		t := w.t
 		w.say("bob", "!run demo.break")
 		w.settle(5 * time.Second)
 		w.react("alice", w.cards()[0], "✅")
@@ -231,13 +238,14 @@ func TestLostAnswerIsNotSaidTwice(t *testing.T) {
 	for name, wait := range map[string]time.Duration{"soon": time.Minute, "after the homeserver forgot": 31 * time.Minute} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			inWorld(t, square(), nil, func(t *testing.T, w *world) {
+			inWorld(t, square(), nil, func(w *world) {
+				t := w.t
 				w.failing("sent")
 				w.say("bob", "!ping")
 				w.settle(5 * time.Second)
 				w.hs.with(func() { w.hs.broken["Send"] = &APIError{Status: 502} })
 				w.failing()
-				w.settle(wait)
+				w.later(wait)
 				w.hs.with(func() { delete(w.hs.broken, "Send") })
 				w.settle(backFor)
 				if n := w.said("Pong."); n != 1 {
@@ -250,7 +258,8 @@ func TestLostAnswerIsNotSaidTwice(t *testing.T) {
 
 // C050: a 429 waits as long as it says, keeps the room's order and loses nothing.
 func TestC050RateLimit(t *testing.T) {
-	inWorld(t, square(), nil, func(t *testing.T, w *world) {
+	inWorld(t, square(), nil, func(w *world) {
+		t := w.t
 		w.hs.with(func() { w.hs.broken["Send"] = &APIError{Status: 429, RetryAfter: 40 * time.Second} })
 		w.say("bob", "!ping")
 		w.settle(time.Second)
@@ -269,7 +278,8 @@ func TestC050RateLimit(t *testing.T) {
 
 // A message that the homeserver refuses for good does not hold up the room.
 func TestRefusedMessageHoldsUpNothing(t *testing.T) {
-	inWorld(t, square(), nil, func(t *testing.T, w *world) {
+	inWorld(t, square(), nil, func(w *world) {
+		t := w.t
 		w.hs.with(func() { w.hs.broken["Send"] = &APIError{Status: 413, Code: "M_TOO_LARGE"} })
 		w.say("bob", "!ping")
 		w.settle(2 * time.Second)
@@ -285,11 +295,12 @@ func TestRefusedMessageHoldsUpNothing(t *testing.T) {
 // T08: three hundred queued events after a long time, with events that nobody
 // can make sense of among them.
 func TestT08ManyEventsAfterDowntime(t *testing.T) {
-	inWorld(t, square(), []string{"demo.bump", "demo.count"}, func(t *testing.T, w *world) {
+	inWorld(t, square(), []string{"demo.bump", "demo.count"}, func(w *world) {
+		t := w.t
 		w.say("bob", "!run demo.bump")
 		w.settle(5 * time.Second)
 		w.stop()
-		old := time.Now().Add(-20 * time.Hour)
+		old := w.hs.now().Add(-20 * time.Hour)
 		for i := range 300 {
 			e := fakeEvent{Sender: user("carol"), Type: typeMessage, At: old, Content: map[string]any{"msgtype": "m.text", "body": "talk"}}
 			if i%60 == 0 {

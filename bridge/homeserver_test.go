@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -46,7 +47,8 @@ type fakeHS struct {
 	// broken fails single requests: the name of the method of Homeserver.
 	broken map[string]error
 	wake   chan struct{}
-	sent   []fakeEvent // what the bot did, in order
+	sent   []fakeEvent  // what the bot did, in order
+	ahead  atomic.Int64 // see [fakeHS.now]
 }
 
 type fakeTxn struct {
@@ -98,6 +100,10 @@ func newFakeHS(t *testing.T) *fakeHS {
 }
 
 var errDown = errors.New("homeserver not reached: connection refused")
+
+// now is everybody's clock. It can be put forward without the hours being lived
+// through, poll by poll.
+func (h *fakeHS) now() time.Time { return time.Now().Add(time.Duration(h.ahead.Load())) }
 
 // ask is the beginning of every request of the bot.
 func (h *fakeHS) ask(method, room string) (*fakeRoom, error) {
@@ -152,7 +158,7 @@ func (h *fakeHS) put(r *fakeRoom, e fakeEvent) string {
 	}
 	e.Room = r.id
 	if e.At.IsZero() {
-		e.At = time.Now()
+		e.At = h.now()
 	}
 	if e.StateKey != nil {
 		raw, err := json.Marshal(e.Content)
@@ -243,11 +249,11 @@ func putBody(to http.Handler, txn, token, body string) *httptest.ResponseRecorde
 
 // once gives the event of a transaction id that is still remembered.
 func (h *fakeHS) once(txn string, f func() string) string {
-	if t, ok := h.txns[txn]; ok && time.Since(t.at) < 30*time.Minute {
+	if t, ok := h.txns[txn]; ok && h.now().Sub(t.at) < 30*time.Minute {
 		return t.event
 	}
 	id := f()
-	h.txns[txn] = fakeTxn{id, time.Now()}
+	h.txns[txn] = fakeTxn{id, h.now()}
 	return id
 }
 

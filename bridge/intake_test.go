@@ -23,12 +23,12 @@ type inbox struct {
 	h    http.Handler
 }
 
-func newInbox(t testing.TB) *inbox {
-	t.Helper()
+func newInbox(tb testing.TB) *inbox {
+	tb.Helper()
 	in := &inbox{}
 	var err error
-	in.st, err = store.Open(t.Context(), store.Config{
-		Path: filepath.Join(t.TempDir(), "moothall.db"),
+	in.st, err = store.Open(tb.Context(), store.Config{
+		Path: filepath.Join(tb.TempDir(), "moothall.db"),
 		Fault: func(string) error {
 			if in.fail.Load() {
 				return errors.New("the disk is full")
@@ -37,27 +37,27 @@ func newInbox(t testing.TB) *inbox {
 		},
 	})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
-	t.Cleanup(func() {
+	tb.Cleanup(func() {
 		if err := in.st.Close(); err != nil {
-			t.Error(err)
+			tb.Error(err)
 		}
 	})
 	in.Intake, err = NewIntake(IntakeConfig{Inbox: in.st.Rows(), HSToken: hsToken, Bot: botID, MaxBytes: 64 << 10})
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	in.h = in.Handler()
 	return in
 }
 
 // stored counts the events that wait to be routed.
-func (in *inbox) stored(t testing.TB) int {
-	t.Helper()
-	n, _, err := in.st.Rows().Backlog(t.Context(), in.now())
+func (in *inbox) stored(tb testing.TB) int {
+	tb.Helper()
+	n, _, err := in.st.Rows().Backlog(tb.Context(), in.now())
 	if err != nil {
-		t.Fatal(err)
+		tb.Fatal(err)
 	}
 	return n
 }

@@ -162,7 +162,11 @@ func (p *player) play(chat string) string {
 		} else {
 			p.person(line)
 		}
-		p.w.settle(wait)
+		if slices.Contains(p.w.demo, "demo.hold") {
+			p.w.settle(wait)
+		} else {
+			p.w.later(wait)
+		}
 		p.write()
 	}
 	return p.out.String()
@@ -271,7 +275,7 @@ func (p *player) person(line string) {
 		p.t.Fatalf("cannot read the line %q", line)
 	}
 	who, how, text := user(m[1]), strings.TrimSpace(m[2]), p.ids(p.unquote(m[3]))
-	e := fakeEvent{Sender: who, Type: typeMessage, Content: map[string]any{"msgtype": "m.text", "body": text}, At: time.Now()}
+	e := fakeEvent{Sender: who, Type: typeMessage, Content: map[string]any{"msgtype": "m.text", "body": text}, At: p.w.hs.now()}
 	rel := map[string]any{}
 	for how != "" {
 		var word string
@@ -580,7 +584,7 @@ func (p *player) sound(e fakeEvent) error {
 	}
 	html, _ := c["formatted_body"].(string)
 	for _, m := range reTag.FindAllStringSubmatch(html, -1) {
-		if !slices.Contains([]string{"p", "br", "strong", "code", "pre", "ul", "li"}, m[1]) || (strings.Contains(m[0], " ")) {
+		if !slices.Contains([]string{"p", "br", "strong", "code", "pre", "ul", "li"}, m[1]) || strings.Contains(m[0], " ") {
 			errs = append(errs, fmt.Errorf("the tag %s in the HTML", m[0]))
 		}
 	}

@@ -111,7 +111,7 @@ func (w *world) start() {
 	var err error
 	var b atomic.Pointer[Bridge]
 	w.st, err = store.Open(ctx, store.Config{
-		Path: filepath.Join(w.dir, "moothall.db"), Fault: w.fault,
+		Path: filepath.Join(w.dir, "moothall.db"), Fault: w.fault, Now: w.hs.now,
 		Wake: func(c queue.Class) {
 			if b := b.Load(); b != nil {
 				b.Wake(c)
@@ -120,7 +120,7 @@ func (w *world) start() {
 	})
 	must(err)
 	must(w.st.Rows().ReleaseAll(ctx))
-	tools := append(clock.Tools(nil), room.Tools(roomServer{Acts{Homeserver: w.hs, Refused: room.ErrRefused}}, botID)...)
+	tools := append(clock.Tools(w.hs.now), room.Tools(roomServer{Acts{Homeserver: w.hs, Refused: room.ErrRefused}}, botID)...)
 	for _, d := range w.demoTools() {
 		if slices.Contains(w.demo, d.ID) {
 			tools = append(tools, d)
@@ -131,17 +131,18 @@ func (w *world) start() {
 	w.g, err = gate.New(gate.Config{
 		Registry: registry, Ledger: w.st.Ledger(), People: w.st, Contexts: Contexts{},
 		Electors: Electors{Homeserver: w.hs, Bot: botID, MinPower: 50},
+		Now:      w.hs.now,
 	})
 	must(err)
 	keys, err := content.NewKeySet(content.DefaultApprove(), content.DefaultReject())
 	must(err)
 	w.b, err = New(Config{
 		Rows: w.st.Rows(), Homeserver: w.hs, Gate: w.g, Commands: commands.New(w.g, "!"),
-		Bot: botID, Domain: domain, Name: "Moothall", Owner: "test", Keys: keys, MinPower: 50,
+		Bot: botID, Domain: domain, Name: "Moothall", Owner: "test", Keys: keys, MinPower: 50, Now: w.hs.now,
 	})
 	must(err)
 	b.Store(w.b)
-	w.in, err = NewIntake(IntakeConfig{Inbox: w.st.Rows(), HSToken: hsToken, Bot: botID})
+	w.in, err = NewIntake(IntakeConfig{Inbox: w.st.Rows(), HSToken: hsToken, Bot: botID, Now: w.hs.now})
 	must(err)
 	run, halt := context.WithCancel(ctx)
 	w.run, w.halt = make(chan struct{}), halt
@@ -181,6 +182,16 @@ func (w *world) settle(d time.Duration) {
 	synctest.Wait()
 	time.Sleep(d)
 	synctest.Wait()
+}
+
+// later lets d pass. Most of it is skipped: nothing that runs may need it.
+func (w *world) later(d time.Duration) {
+	const lived = 45 * time.Second
+	if d > lived {
+		w.hs.ahead.Add(int64(d - lived))
+		d = lived
+	}
+	w.settle(d)
 }
 
 // say puts a person's message into the room and returns its event id.
@@ -291,6 +302,11 @@ func (w *world) demoTools() []*capability.Capability {
 			Description: "Count one up, if somebody agrees.", Expose: here,
 			SideEffect: capability.SideEffectWrite, Risk: capability.RiskHigh, Approval: ask,
 		}, bump),
+		capability.Define("demo.soon", capability.Meta{
+			Description: "Count one up, if somebody agrees within a minute.", Expose: here,
+			SideEffect: capability.SideEffectWrite, Risk: capability.RiskHigh,
+			Approval: capability.Approval{Required: true, ExpiresIn: time.Minute},
+		}, bump),
 		capability.Define("demo.count", capability.Meta{
 			Description: "Count one up.", Expose: here, SideEffect: capability.SideEffectWrite, Risk: capability.RiskLow,
 		}, bump),
@@ -303,7 +319,8 @@ func (w *world) demoTools() []*capability.Capability {
 			Timeout: 48 * time.Hour,
 		}, func(ctx context.Context, _ *capability.Context, in struct {
 			Minutes int `json:"minutes"`
-		}) (saidOut, error) {
+		},
+		) (saidOut, error) {
 			t := time.NewTimer(time.Duration(in.Minutes) * time.Minute)
 			defer t.Stop()
 			select {

@@ -35,7 +35,7 @@ func (l *Ledger) Pend(ctx context.Context, p gate.Pend) error {
 		}
 		_, err = l.s.exec(ctx, `INSERT INTO approval (id, execution_id, capability_id, revision, actor, surface, place, lane, origin_ref,
 				correlation_id, input, input_hash, digest, reasons, requirements, side_effect, risk, state, requested_at, expires_at)
-			VALUES `+values(1, len(insert)), insert...)
+			VALUES `+l.s.values(1, len(insert)), insert...)
 		if err != nil {
 			return err
 		}

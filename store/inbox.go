@@ -98,7 +98,7 @@ func (s *Store) acceptChunk(ctx context.Context, rows []inboxRow) (fresh int, er
 		e.ReceivedAt = fromMS(at)
 		return e, err
 	}, `INSERT INTO inbox (event_id, room, sender, type, sent_at, received_at, state, body) VALUES `+
-		values(len(rows), cols)+` ON CONFLICT (event_id) DO NOTHING RETURNING room, state, received_at`, args...)
+		s.values(len(rows), cols)+` ON CONFLICT (event_id) DO NOTHING RETURNING room, state, received_at`, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -111,8 +111,10 @@ func (s *Store) acceptChunk(ctx context.Context, rows []inboxRow) (fresh int, er
 	return fresh, nil
 }
 
-// values writes "($1,$2),($3,$4)" for so many rows of so many columns.
-func values(rows, cols int) string {
+// values writes "($1,$2),($3,$4)" for so many rows of so many columns. SQLite
+// gets "?" instead: its driver looks numbered names up one by one in a list,
+// which is quadratic in the number of parameters.
+func (s *Store) values(rows, cols int) string {
 	var b strings.Builder
 	n := 0
 	for i := range rows {
@@ -123,6 +125,10 @@ func values(rows, cols int) string {
 		for j := range cols {
 			if j > 0 {
 				b.WriteByte(',')
+			}
+			if !s.postgres() {
+				b.WriteByte('?')
+				continue
 			}
 			n++
 			fmt.Fprintf(&b, "$%d", n)

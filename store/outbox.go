@@ -44,7 +44,7 @@ func (s *Store) addMessageChunk(ctx context.Context, now time.Time, out []queue.
 	got, err := returning(ctx, s, func(row dbutil.Scannable) (a added, err error) {
 		err = row.Scan(&a.room, &a.due)
 		return a, err
-	}, `INSERT INTO outbox (key, room, root, part, ref, content, waits_for, created) VALUES `+values(len(out), cols)+`
+	}, `INSERT INTO outbox (key, room, root, part, ref, content, waits_for, created) VALUES `+s.values(len(out), cols)+`
 		ON CONFLICT (key) DO NOTHING RETURNING room, created`, args...)
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (s *Store) addWorkChunk(ctx context.Context, now time.Time, rows []queue.Wo
 	got, err := returning(ctx, s, func(row dbutil.Scannable) (a added, err error) {
 		err = row.Scan(&a.class, &a.lane, &a.due)
 		return a, err
-	}, `INSERT INTO work (key, class, lane, kind, ref, data, not_before, created) VALUES `+values(len(rows), cols)+`
+	}, `INSERT INTO work (key, class, lane, kind, ref, data, not_before, created) VALUES `+s.values(len(rows), cols)+`
 		ON CONFLICT (key) DO NOTHING
 		RETURNING class, lane, CASE WHEN not_before>0 THEN not_before ELSE created END`, args...)
 	if err != nil {

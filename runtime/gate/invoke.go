@@ -38,8 +38,9 @@ type pass struct {
 // Invoke takes a call through the stages and gives its envelope. A repeat under
 // the same key gives the recorded envelope, goes on where it had not started, or
 // is [capability.CodeOutcomeUnknown]. An error means that the ledger could not
-// be read or written, that ctx ended before the start, or that the key belongs
-// to another request. Except for the latter the same call may be made again: the
+// be read or written, that ctx ended before the start, that another caller is
+// just starting the same call, or that the key belongs to another request. Except
+// for the latter the same call may be made again: the
 // journal knows whether the handler was entered, and it is not entered twice.
 //
 // Whoever calls with a key must hold the right to it (a lease on the lane): a

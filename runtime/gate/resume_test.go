@@ -294,6 +294,23 @@ func TestRuling10Supersede(t *testing.T) {
 	}
 }
 
+// What was asked for before stays asked for.
+func TestSupersedeIsAUnion(t *testing.T) {
+	demand := func(reason, kind string, quorum int) []policy.Policy {
+		return []policy.Policy{says("p", policy.Decision{Stance: policy.StanceRequireApproval, Reason: reason, Type: kind, Quorum: quorum})}
+	}
+	w := one(t, gate.Config{Policies: demand("it is late", "night", 2)}, kit{})
+	id := w.approved()
+	if _, err := w.vote(id, carol, true); err != nil {
+		t.Fatal(err)
+	}
+	w.cfg.Policies = demand("it is dear", "manager", 0)
+	w.rebuild(w.tool(kit{}))
+	a := w.approval(w.resume(id, gate.ResumeOptions{}).ApprovalID)
+	equal(t, "reasons", a.Reasons, []string{"it is late", "it is dear"})
+	equal(t, "requirements", a.Requirements, gate.Requirements{Types: []string{"night", "manager"}, Groups: []string{}, Quorum: 2})
+}
+
 // The approval is closed between the look and the start.
 func TestALostStart(t *testing.T) {
 	for name, tt := range map[string]struct {

@@ -209,21 +209,30 @@ func (g *Gate) repeat(ctx context.Context, p *pass) (capability.Result, error) {
 		Status: capability.StatusFailed, ExecutionID: e.ID,
 		Error: capability.Fail(capability.CodeOutcomeUnknown), Effect: capability.EffectUnknown,
 	}
-	if g.running(e.ID) {
-		return unknown, nil
-	}
-	if t, ok := g.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
-		return g.again(ctx, p, t)
-	}
-	now := g.now()
-	err := g.finish(ctx, Finish{
-		ExecutionID: e.ID, From: []ExecState{ExecStarted}, To: ExecUnknown, Result: unknown, At: now,
-		Event: g.event(EventUnknown, e, now, map[string]any{"code": capability.CodeOutcomeUnknown}),
+	res, err := g.alone(ctx, e.ID, func(ctx context.Context) (capability.Result, error) {
+		// Nobody runs it here now; but somebody may have ended it since we looked.
+		if now, err := g.cfg.Ledger.Execution(ctx, e.ID); err != nil {
+			return capability.Result{}, fmt.Errorf("read execution: %w", err)
+		} else if now.Result != nil {
+			return *now.Result, nil
+		}
+		if t, ok := g.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
+			return g.again(ctx, p, t)
+		}
+		now := g.now()
+		err := g.finish(ctx, Finish{
+			ExecutionID: e.ID, From: []ExecState{ExecStarted}, To: ExecUnknown, Result: unknown, At: now,
+			Event: g.event(EventUnknown, e, now, map[string]any{"code": capability.CodeOutcomeUnknown}),
+		})
+		if errors.Is(err, ErrState) {
+			return g.standing(ctx, p, err)
+		}
+		return unknown, err
 	})
-	if err != nil {
-		return capability.Result{}, err
+	if errors.Is(err, errBusy) {
+		return unknown, nil // it runs, so nobody knows yet; that is not put on record
 	}
-	return unknown, nil
+	return res, err
 }
 
 // again runs a started execution that died once more, because the tool says
@@ -243,15 +252,13 @@ func (g *Gate) again(ctx context.Context, p *pass, t *tool) (capability.Result, 
 	if cerr := g.context(ctx, p); cerr != nil {
 		return capability.Result{}, fmt.Errorf("make context: %w", cerr)
 	}
-	return g.alone(ctx, p.e.ID, func(ctx context.Context) (capability.Result, error) {
-		if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
-			return capability.Result{}, fmt.Errorf("record retry: %w", err)
-		}
-		return g.run(ctx, p)
-	})
+	if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
+		return capability.Result{}, fmt.Errorf("record retry: %w", err)
+	}
+	return g.run(ctx, p)
 }
 
-// errBusy ends a call whose execution is just being started by another call.
+// errBusy ends a call whose execution another call has in hand.
 var errBusy = errors.New("the same call is under way in this process")
 
 // alone runs f for an execution unless it is under way here already. It covers
@@ -274,13 +281,6 @@ func (g *Gate) alone(ctx context.Context, id string, f func(context.Context) (ca
 		delete(g.live, id)
 	}()
 	return f(ctx)
-}
-
-func (g *Gate) running(id string) bool {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	_, ok := g.live[id]
-	return ok
 }
 
 // Stop cancels an execution that runs in this process and reports whether there
