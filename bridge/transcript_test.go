@@ -18,6 +18,7 @@ import (
 	"golang.org/x/tools/txtar"
 
 	"moothall/commands"
+	"moothall/internal/visible"
 )
 
 var update = flag.Bool("update", false, "rewrite what the bot says in the transcripts")
@@ -500,7 +501,7 @@ func (p *player) shown(e fakeEvent) string {
 			key = " of " + key
 		}
 		raw, _ := json.Marshal(e.Content)
-		return fmt.Sprintf("%s* sets %s%s: %s", place, e.Type, key, raw)
+		return fmt.Sprintf("%s* sets %s%s: %s", place, e.Type, key, visible.Text(string(raw), 4000))
 	}
 	switch e.Type {
 	case typeReaction:

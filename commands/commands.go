@@ -162,7 +162,7 @@ func (s *Set) helpTool(ctx context.Context, r Request, id string) (Reply, error)
 	}
 	for _, t := range tools {
 		if t.ID == id {
-			return Reply{Code: SchemaHelp(t.ID, t.Description, t.InputSchema)}, nil
+			return Reply{Code: SchemaHelp(s.prefix, t.ID, t.Description, t.InputSchema)}, nil
 		}
 	}
 	return s.noTool(tools, id), nil

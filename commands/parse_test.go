@@ -210,7 +210,7 @@ func TestWorstInputIsQuick(t *testing.T) {
 				_, _ = commands.ToolInput(in, []byte(wideSchema))
 				_, _ = commands.ToolInput("{\"a\":"+in, []byte(wideSchema))
 				_, _ = commands.ToolInput("text=a", []byte(in))
-				commands.SchemaHelp(in, in, []byte(in))
+				commands.SchemaHelp("!", in, in, []byte(in))
 				commands.Parse("!"+in, "!")
 				commands.Nearest(in, []string{in, "topic"})
 			})

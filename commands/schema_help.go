@@ -19,7 +19,7 @@ const (
 // SchemaHelp tells a person how to run the tool id: what it does, its arguments
 // (those required first) with kind and description, and a line to try. The text
 // is plain, ends without a line break, and shows hidden characters.
-func SchemaHelp(id, description string, schema []byte) string {
+func SchemaHelp(prefix, id, description string, schema []byte) string {
 	s := readShape(schema)
 	var b strings.Builder
 	b.WriteString(shown(id))
@@ -47,7 +47,7 @@ func SchemaHelp(id, description string, schema []byte) string {
 		}
 		b.WriteString("\n  " + s.argumentLine(name))
 	}
-	b.WriteString("\nExample: " + s.example(id))
+	b.WriteString("\nExample: " + s.example(prefix, id))
 	return b.String()
 }
 
@@ -101,8 +101,8 @@ func (k kind) words() string {
 }
 
 // example is a line to try: every required argument, or the first one there is.
-func (s *shape) example(id string) string {
-	line := "!run " + shown(id)
+func (s *shape) example(prefix, id string) string {
+	line := prefix + "run " + shown(id)
 	names := s.required
 	if len(names) == 0 && len(s.names) > 0 {
 		names = s.names[:1]

@@ -43,7 +43,7 @@ Example: !run x.y days=1 unit=day`,
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := commands.SchemaHelp(tt.id, tt.about, []byte(tt.schema)); got != tt.want {
+			if got := commands.SchemaHelp("!", tt.id, tt.about, []byte(tt.schema)); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
 		})
@@ -57,7 +57,7 @@ func FuzzSchemaHelp(f *testing.F) {
 	f.Add(`{"properties":{"a":{"enum":["x y","\""]},"b":{"type":"array","items":{"type":"integer"}}},"required":["a","b"]}`)
 	f.Add(`{"properties":{"a":{"$ref":"#/$defs/a"}},"$defs":{"a":{"$ref":"#/$defs/a"}}}`)
 	f.Fuzz(func(t *testing.T, schema string) {
-		help := commands.SchemaHelp("a.b", "about", []byte(schema))
+		help := commands.SchemaHelp("!", "a.b", "about", []byte(schema))
 		for _, r := range strings.NewReplacer("\n", "", "⟨", "").Replace(help) {
 			if visible.Hidden(r) {
 				t.Fatalf("hidden %U in %q", r, help)

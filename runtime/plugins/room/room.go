@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"moothall/internal/visible"
 	"moothall/runtime/capability"
 )
 
@@ -147,7 +146,7 @@ func (t tools) topic(ctx context.Context, rt *capability.Context, in topicIn) (s
 	if err := t.hs.SetTopic(ctx, rt.Session.RoomID, in.Topic); err != nil {
 		return said{}, told(err)
 	}
-	return said{"The topic is now “" + visible.Text(in.Topic, 1000) + "”."}, nil
+	return said{"The topic is now “" + in.Topic + "”."}, nil
 }
 
 type inviteIn struct {
