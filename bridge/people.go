@@ -50,26 +50,45 @@ func (b *Bridge) invited(ctx context.Context, t task) (effects, error) {
 // left cancels what waits for somebody who is gone, or for a room we are no
 // longer in.
 func (b *Bridge) left(ctx context.Context, t task) (effects, error) {
-	open, err := b.cfg.Gate.Pending(ctx, t.Room)
-	if err != nil {
-		return effects{}, fmt.Errorf("list approvals: %w", err)
-	}
-	for _, a := range open {
-		why := ""
+	return effects{}, b.withdraw(ctx, t.Room, func(a gate.Approval) string {
 		switch t.Target {
 		case a.Actor.ID:
-			why = "the person who asked has left the room"
+			return "the person who asked has left the room"
 		case b.cfg.Bot:
-			why = "I was removed from the room"
-		default:
+			return "I was removed from the room"
+		}
+		return ""
+	})
+}
+
+// redacted cancels what a message asked for when the message is deleted: who
+// takes their words back no longer wants them acted on.
+func (b *Bridge) redacted(ctx context.Context, t task) (effects, error) {
+	return effects{}, b.withdraw(ctx, t.Room, func(a gate.Approval) string {
+		if p, err := placeOf(a.Origin); err == nil && p.Event == t.Target {
+			return "the message that asked for it was deleted"
+		}
+		return ""
+	})
+}
+
+// withdraw cancels the open approvals of a room for which there is a reason.
+func (b *Bridge) withdraw(ctx context.Context, room string, reason func(gate.Approval) string) error {
+	open, err := b.cfg.Gate.Pending(ctx, room)
+	if err != nil {
+		return fmt.Errorf("list approvals: %w", err)
+	}
+	for _, a := range open {
+		why := reason(a)
+		if why == "" {
 			continue
 		}
 		_, err := b.cfg.Gate.Cancel(ctx, a.ID, capability.Actor{}, why)
 		if _, refused := errors.AsType[*capability.Error](err); err != nil && !refused {
-			return effects{}, fmt.Errorf("cancel: %w", err)
+			return fmt.Errorf("cancel: %w", err)
 		}
 	}
-	return effects{}, nil
+	return nil
 }
 
 // hint says why nothing is run. Each is said once for its cause.

@@ -111,7 +111,12 @@ func (b *Bridge) route(ctx context.Context, e queue.Event) (queue.Routed, error)
 				return queue.Routed{}, fmt.Errorf("wipe redacted text: %w", err)
 			}
 		}
-		return ignored("redaction")
+		if m.Redacts == "" || e.Sender == b.cfg.Bot {
+			return ignored("redaction of no concern")
+		}
+		return queue.Routed{Note: "redaction", Work: []queue.Work{control(queue.KindRedacted, e.ID, task{
+			Room: e.Room, Event: e.ID, Sender: e.Sender, Target: m.Redacts.String(),
+		})}}, nil
 	case typeEncryption, typeEncrypted:
 		return b.routeEncrypted(ctx, e)
 	case typeRoomName:

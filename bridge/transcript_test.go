@@ -255,6 +255,7 @@ func (p *player) change(what string) (time.Duration, bool) {
 
 var (
 	reReacts = regexp.MustCompile(`^(\S+) reacts (.+) to (.+)$`)
+	reTakes  = regexp.MustCompile(`^(\S+) deletes (.+)$`)
 	reSays   = regexp.MustCompile(`^(\S+?)( .*?)?> (.*)$`)
 	reName   = regexp.MustCompile(`\b[AE]\d+\b`)
 )
@@ -269,6 +270,11 @@ func (p *player) person(line string) {
 	}
 	if m := reReacts.FindStringSubmatch(line); m != nil {
 		p.w.hs.Put(p.room, fakeEvent{Sender: user(m[1]), Type: typeReaction, Content: reactionTo(p.target(m[3]), p.unquote(m[2]))})
+		return
+	}
+	if m := reTakes.FindStringSubmatch(line); m != nil && !strings.Contains(line, ">") {
+		target := p.target(m[2])
+		p.w.hs.Put(p.room, fakeEvent{Sender: user(m[1]), Type: typeRedaction, Redacts: target, Content: map[string]any{"redacts": target}})
 		return
 	}
 	m := reSays.FindStringSubmatch(line)

@@ -92,7 +92,7 @@ func mayGiveUp(w queue.Work, err error) bool {
 		return errors.Is(err, gate.ErrClaim)
 	case queue.KindInvite:
 		return true
-	case queue.KindAnswer, queue.KindReaction, queue.KindLeft,
+	case queue.KindAnswer, queue.KindReaction, queue.KindLeft, queue.KindRedacted,
 		queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport:
 	}
 	return false
@@ -116,7 +116,7 @@ func (b *Bridge) sorry(ctx context.Context, w queue.Work) ([]queue.Message, erro
 			return nil, nil //nolint:nilerr // no room to say it in
 		}
 		t = task{Room: p.Room, Root: p.Root, Event: p.Event}
-	case queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport, queue.KindLeft:
+	case queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindAnnounce, queue.KindShow, queue.KindExpire, queue.KindReport, queue.KindLeft, queue.KindRedacted:
 		return nil, nil
 	}
 	d := content.Say("I could not record this, so nothing was run. Please try again later; the log has it under " + w.Ref + ".")
@@ -126,7 +126,7 @@ func (b *Bridge) sorry(ctx context.Context, w queue.Work) ([]queue.Message, erro
 // do carries out one row. It bears being called again for the same row.
 func (b *Bridge) do(ctx context.Context, w queue.Work) (effects, error) {
 	switch w.Kind {
-	case queue.KindMessage, queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindLeft:
+	case queue.KindMessage, queue.KindAnswer, queue.KindReaction, queue.KindInvite, queue.KindLeft, queue.KindRedacted:
 		var t task
 		if json.Unmarshal(w.Data, &t) != nil {
 			zerolog.Ctx(ctx).Error().Msg("A work row cannot be read, dropping it")
@@ -155,6 +155,8 @@ func (b *Bridge) doTask(ctx context.Context, w queue.Work, t task) (effects, err
 		return b.invited(ctx, t)
 	case w.Kind == queue.KindLeft:
 		return b.left(ctx, t)
+	case w.Kind == queue.KindRedacted:
+		return b.redacted(ctx, t)
 	case w.Kind == queue.KindAnswer:
 		return b.answerInWords(ctx, t)
 	case t.Hint != "":

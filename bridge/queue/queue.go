@@ -132,6 +132,7 @@ const (
 	KindInvite   Kind = "invite"   // we were invited; ref: event id
 	KindReaction Kind = "reaction" // somebody reacted; ref: event id
 	KindLeft     Kind = "left"     // somebody left, or the bot was removed; ref: event id
+	KindRedacted Kind = "redacted" // a message was deleted; ref: event id of the redaction
 	KindAnswer   Kind = "answer"   // a control command or a reply to a card; ref: event id
 	KindAnnounce Kind = "announce" // post the card; ref: approval id
 	KindShow     Kind = "show"     // bring the card up to date; ref: approval id
