@@ -100,7 +100,7 @@ func decisionRound(ctx context.Context) (measured, error) {
 	if err != nil {
 		return measured{}, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir)
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r := &rig{entered: make(chan entry, 1)}

@@ -56,7 +56,7 @@ func intakeRound(ctx context.Context, round, size int) (base, got float64, err e
 	if err != nil {
 		return 0, 0, err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir)
 	n := singles
 	if size > 1 {
 		n = hundreds
@@ -110,7 +110,7 @@ func measureBaseline(ctx context.Context, path string, rows [][]baseline.Row) (f
 	if err != nil {
 		return 0, err
 	}
-	defer in.Close() //nolint:errcheck // a temporary file
+	defer in.Close()
 	total := 0
 	begin := time.Now()
 	for _, batch := range rows {
@@ -127,7 +127,7 @@ func measureIntake(ctx context.Context, path string, bodies [][]byte, total int)
 	if err != nil {
 		return 0, err
 	}
-	defer st.Close() //nolint:errcheck // a temporary file
+	defer st.Close()
 	in, err := bridge.NewIntake(bridge.IntakeConfig{Inbox: st.Rows(), HSToken: token, Bot: "@moothall:example.org", Log: zerolog.Nop()})
 	if err != nil {
 		return 0, err
@@ -137,8 +137,8 @@ func measureIntake(ctx context.Context, path string, bodies [][]byte, total int)
 		return 0, err
 	}
 	srv := &http.Server{Handler: in.Handler(), ReadHeaderTimeout: time.Minute}
-	go srv.Serve(l)   //nolint:errcheck // ended by Close
-	defer srv.Close() //nolint:errcheck // nothing to lose
+	go srv.Serve(l) //nolint:errcheck // ended by Close
+	defer srv.Close()
 	url := "http://" + l.Addr().String() + "/_matrix/app/v1/transactions/"
 	begin := time.Now()
 	for i, b := range bodies {
@@ -163,7 +163,7 @@ func put(ctx context.Context, url string, body []byte) error {
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // read to its end
+	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 		return err
 	}

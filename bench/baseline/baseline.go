@@ -68,8 +68,8 @@ func (in *Inbox) Accept(ctx context.Context, rows []Row) error {
 	if err != nil {
 		return err
 	}
-	defer tx.Rollback() //nolint:errcheck // no-op after Commit
-	event, lane := tx.StmtContext(ctx, in.event), tx.StmtContext(ctx, in.lane)
+	defer tx.Rollback()                                                        //nolint:errcheck // no-op after Commit
+	event, lane := tx.StmtContext(ctx, in.event), tx.StmtContext(ctx, in.lane) //nolint:sqlclosecheck // they end with the transaction
 	woken := map[string]bool{}
 	for _, r := range rows {
 		if _, err := event.ExecContext(ctx, r.ID, r.Room, r.Sender, r.Type, r.SentAt, r.ReceivedAt, r.Body); err != nil {

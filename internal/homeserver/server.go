@@ -180,9 +180,6 @@ func (s *Server) URL() string { return "http://" + s.address() }
 // ServerName is the part of this homeserver's Matrix IDs after the colon.
 func (s *Server) ServerName() string { return s.opts.ServerName }
 
-// Dir is the folder of this homeserver.
-func (s *Server) Dir() string { return s.opts.Dir }
-
 // LogFile is where the homeserver's output goes. It is appended to at each
 // start.
 func (s *Server) LogFile() string { return filepath.Join(s.opts.Dir, logFile) }

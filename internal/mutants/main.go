@@ -133,7 +133,7 @@ func try(ctx context.Context, g guard) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	defer os.RemoveAll(dir)
 	overlay, err := lay(g, dir)
 	if err != nil {
 		return err
@@ -167,7 +167,7 @@ func lay(g guard, dir string) (overlay string, err error) {
 		return "", fmt.Errorf("its text stands %d times in %s", n, g.file)
 	}
 	mutant := filepath.Join(dir, "mutant.go")
-	if err := os.WriteFile(mutant, []byte(strings.Replace(string(src), g.old, g.new, 1)), 0o600); err != nil {
+	if err := os.WriteFile(mutant, []byte(strings.Replace(string(src), g.old, g.new, 1)), 0o600); err != nil { //nolint:gosec // a file of our own in a folder of our own
 		return "", err
 	}
 	b, err := json.Marshal(map[string]any{"Replace": map[string]string{path: mutant}})
