@@ -110,21 +110,19 @@ func (in *Intake) transaction(w http.ResponseWriter, r *http.Request) {
 		answer(w, http.StatusBadRequest, "M_NOT_JSON", "The body could not be read.")
 		return
 	}
-	var txn struct {
-		Events []json.RawMessage `json:"events"`
-	}
-	if err := json.Unmarshal(body, &txn); err != nil || len(txn.Events) > maxEvents {
+	raws, isTxn := splitTransaction(body)
+	if !isTxn || len(raws) > maxEvents {
 		answer(w, http.StatusBadRequest, "M_NOT_JSON", "The body is not a transaction.")
 		return
 	}
 	now := in.now()
-	events, bad := decodeEvents(txn.Events, now)
+	events, bad := decodeEvents(raws, now)
 	// The homeserver may hang up; what was read is stored all the same.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), 25*time.Second)
 	defer cancel()
 	fresh, err := in.inbox.Accept(ctx, events, bad, now)
 	if err != nil {
-		in.log.Error().Err(err).Int("events", len(txn.Events)).Msg("Could not store a transaction, the homeserver will send it again")
+		in.log.Error().Err(err).Int("events", len(raws)).Msg("Could not store a transaction, the homeserver will send it again")
 		answer(w, http.StatusServiceUnavailable, "M_UNKNOWN", "The events could not be stored; send them again.")
 		return
 	}
@@ -134,8 +132,38 @@ func (in *Intake) transaction(w http.ResponseWriter, r *http.Request) {
 	if len(bad) > 0 {
 		in.log.Warn().Int("bad", len(bad)).Msg("Kept events aside that could not be understood")
 	}
-	in.log.Debug().Int("events", len(txn.Events)).Int("fresh", fresh).Msg("Stored a transaction")
+	in.log.Debug().Int("events", len(raws)).Int("fresh", fresh).Msg("Stored a transaction")
 	ok(w)
+}
+
+// splitTransaction gives the events of a transaction as they came. It reads the
+// body twice, once to see that it is JSON, which is half the work of decoding it.
+func splitTransaction(body []byte) (events []json.RawMessage, ok bool) {
+	if !json.Valid(body) {
+		return nil, false
+	}
+	txn := gjson.ParseBytes(body)
+	if !txn.IsObject() {
+		return nil, false
+	}
+	var list gjson.Result
+	txn.ForEach(func(key, value gjson.Result) bool {
+		if key.Str == "events" {
+			list = value
+		}
+		return true
+	})
+	if list.Type == gjson.Null {
+		return nil, true // absent: there are none
+	}
+	if !list.IsArray() {
+		return nil, false
+	}
+	list.ForEach(func(_, value gjson.Result) bool {
+		events = append(events, json.RawMessage(value.Raw))
+		return true
+	})
+	return events, true
 }
 
 // decodeEvents reads each event alone, so that a bad one does not take the

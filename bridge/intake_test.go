@@ -133,8 +133,8 @@ func TestIntakeRefusesWhatIsNoTransaction(t *testing.T) {
 	}
 }
 
-// C133: a bad event costs only itself.
-func TestC133OneBadEventAmongFive(t *testing.T) {
+// T08: a bad event costs only itself.
+func TestT08OneBadEventAmongFive(t *testing.T) {
 	bad := map[string]string{
 		"no object":                       `5`,
 		"null":                            `null`,
@@ -193,7 +193,7 @@ func TestSenderIsReadToTheLetter(t *testing.T) {
 	}
 }
 
-// T08, C019: events are unique by their id, whatever the transaction id says.
+// Events are unique by their id, whatever the transaction id says.
 func TestT08DuplicateDelivery(t *testing.T) {
 	in := newInbox(t)
 	put := func(id, body string, fresh int64) {
@@ -207,8 +207,8 @@ func TestT08DuplicateDelivery(t *testing.T) {
 		}
 	}
 	put("t1", txn(anEvent(1), anEvent(2)), 2)
-	put("t1", txn(anEvent(1), anEvent(2)), 0)                         // the same again
-	put("t2", txn(anEvent(1), anEvent(2)), 0)                         // under another id
+	t.Run("C019 the same transaction again", func(*testing.T) { put("t1", txn(anEvent(1), anEvent(2)), 0) })
+	t.Run("C015 the same events under another id", func(*testing.T) { put("t2", txn(anEvent(1), anEvent(2)), 0) })
 	put("t2", txn(anEvent(1), anEvent(2), anEvent(3)), 1)             // an id re-used for more
 	put("t3", txn(anEvent(4), anEvent(4), anEvent(5), anEvent(4)), 2) // twice within one
 	put("t4", txn(), 0)
@@ -217,8 +217,8 @@ func TestT08DuplicateDelivery(t *testing.T) {
 	}
 }
 
-// C134, T04: what could not be stored is not answered 200, and comes again.
-func TestC134StoreFails(t *testing.T) {
+// T04: what could not be stored is not answered 200, and comes again.
+func TestC017StoreFails(t *testing.T) {
 	in := newInbox(t)
 	in.fail.Store(true)
 	for range 3 {

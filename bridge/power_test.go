@@ -119,7 +119,7 @@ func TestT02ElectorsGiveThreeAnswers(t *testing.T) {
 		{"an admin", actor(user("alice")), nil, gate.AnswerYes},
 		{"somebody without power", actor(user("bob")), nil, gate.AnswerNo},
 		{"somebody who was never there", actor(user("eve")), nil, gate.AnswerNo},
-		{"the bot", actor(botID), nil, gate.AnswerNo},
+		{"C146 the bot", actor(botID), nil, gate.AnswerNo},
 		{"nobody", capability.Actor{}, nil, gate.AnswerNo},
 		{"a machine with an admin's name", capability.Actor{ID: user("alice"), Kind: capability.KindAutomation}, nil, gate.AnswerNo},
 		{"an admin who was banned", actor(user("alice")), func(h *fakeHS) { h.member(h.rooms[town], user("dave"), user("alice"), "ban") }, gate.AnswerNo},

@@ -37,8 +37,31 @@ func TestTranscripts(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) { playFile(t, file, dir) })
+			for _, number := range proves(t, file) {
+				failed := t.Failed()
+				t.Run(number, func(t *testing.T) {
+					if failed {
+						t.Error("the chat went otherwise")
+					}
+				})
+			}
 		})
 	}
+}
+
+// proves gives the numbers of the promises that a transcript says it holds.
+func proves(t *testing.T, file string) []string {
+	t.Helper()
+	ar, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, _, _ := strings.Cut(string(ar.Comment), "\n")
+	numbers, _ := strings.CutPrefix(first, "proves: ")
+	if numbers == first {
+		return nil
+	}
+	return strings.Fields(numbers)
 }
 
 func playFile(t *testing.T, file, dir string) {
