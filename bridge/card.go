@@ -123,8 +123,9 @@ func (b *Bridge) card(v gate.View) *content.Doc {
 	d.P(content.T(visible.Text(v.Actor.ID, 255)+" asks to run "), content.C(v.CapabilityID),
 		content.T(": "+visible.Text(v.Description, 500)))
 	d.Code(visible.JSON(v.Shown, maxShown))
-	if len(v.Shown) > maxShown {
-		d.P(content.T("These arguments are cut here. SHA-256 of all of them: "), content.C(v.InputHash))
+	if !fits(v.Shown) {
+		// Only possible where another policy than the tool's own asked.
+		d.P(content.B("These arguments are cut here; do not approve what you cannot read."), content.T(" SHA-256 of all of them: "), content.C(v.InputHash))
 	}
 	items := [][]content.Span{
 		{content.B("Effect: "), content.T(fmt.Sprintf("%s, risk %s", v.SideEffect, v.Risk))},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rs/zerolog"
 	"maunium.net/go/mautrix"
 	"maunium.net/go/mautrix/event"
 	"maunium.net/go/mautrix/id"
@@ -87,6 +88,9 @@ func NewClient(address, bot, asToken string, timeout time.Duration) (*Client, er
 
 // request does one call and types its failure.
 func (h *Client) request(ctx context.Context, method, url string, body, out any) error {
+	// mautrix logs each failure through the logger in ctx; whoever called logs it
+	// once, with what it means.
+	ctx = zerolog.Nop().WithContext(ctx)
 	_, err := h.c.MakeFullRequest(ctx, mautrix.FullRequest{
 		Method: method, URL: url, RequestJSON: body, ResponseJSON: out, SensitiveContent: true, MaxAttempts: 1,
 	})
@@ -280,5 +284,6 @@ var (
 	typeCreate      = event.StateCreate.Type
 	typeEncryption  = event.StateEncryption.Type
 	typeRoomName    = event.StateRoomName.Type
+	typeTombstone   = event.StateTombstone.Type
 	typeTopic       = event.StateTopic.Type
 )

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,6 +34,10 @@ func (b *Bridge) invited(ctx context.Context, t task) (effects, error) {
 		}
 		return effects{}, fmt.Errorf("join: %w", err)
 	}
+	// Cards that could not be brought up to date while we were out are now.
+	if err := b.cfg.Rows.Revive(ctx, t.Room, b.now().Add(-reviveFor), b.now()); err != nil {
+		return effects{}, fmt.Errorf("revive messages: %w", err)
+	}
 	raw, err := b.cfg.Homeserver.State(ctx, t.Room, typeEncryption, "")
 	if errors.Is(err, ErrNoState) {
 		return effects{}, nil
@@ -47,11 +52,19 @@ func (b *Bridge) invited(ctx context.Context, t task) (effects, error) {
 	return effects{}, nil
 }
 
+// reviveFor is how old a refused message may be to be sent after all.
+const reviveFor = 7 * 24 * time.Hour
+
+// leftUpgraded stands for everybody: the room itself has moved on.
+const leftUpgraded = "upgraded"
+
 // left cancels what waits for somebody who is gone, or for a room we are no
-// longer in.
+// longer in or that was replaced by another.
 func (b *Bridge) left(ctx context.Context, t task) (effects, error) {
 	return effects{}, b.withdraw(ctx, t.Room, func(a gate.Approval) string {
 		switch t.Target {
+		case leftUpgraded:
+			return "this room was upgraded; ask again in the new room"
 		case a.Actor.ID:
 			return "the person who asked has left the room"
 		case b.cfg.Bot:
@@ -66,7 +79,7 @@ func (b *Bridge) left(ctx context.Context, t task) (effects, error) {
 func (b *Bridge) redacted(ctx context.Context, t task) (effects, error) {
 	return effects{}, b.withdraw(ctx, t.Room, func(a gate.Approval) string {
 		if p, err := placeOf(a.Origin); err == nil && p.Event == t.Target {
-			return "the message that asked for it was deleted"
+			return whyDeleted
 		}
 		return ""
 	})
@@ -114,6 +127,10 @@ func (b *Bridge) hint(ctx context.Context, t task) (effects, error) {
 		return effects{out: []queue.Message{b.say("old/"+t.Room+"/"+day, t, content.Notice(content.Say(
 			"Requests arrived while I was away and are too old to act on now. Please send again what still matters.")))}}, nil
 	}
+	if t.Hint == hintCard {
+		return effects{out: []queue.Message{b.say("talk/"+t.Event, t, content.Notice(content.Say(
+			"I take that as neither yes nor no. Reply with just yes or no, or react to the card, to decide.")))}}, nil
+	}
 	return effects{out: []queue.Message{b.say("talk/"+t.Event, t, content.Notice(new(content.Doc).P(
 		content.T("I understand commands. "), content.C(p+"help"), content.T(" lists them, "), content.C(p+"tools"), content.T(" shows what I can do."))))}}, nil
 }
@@ -127,7 +144,14 @@ type Electors struct {
 	Homeserver Homeserver
 	Bot        string
 	MinPower   int64
+	// Withdraw, if set, is called when a decision finds that the message which
+	// asked has been deleted. Not every homeserver tells of deletions, so it is
+	// looked at when it matters.
+	Withdraw func(ctx context.Context, approvalID, why string) error
 }
+
+// whyDeleted is the reason of an approval that is cancelled so.
+const whyDeleted = "the message that asked for it was deleted"
 
 // MayDecide implements [gate.Electors]. It asks the homeserver each time.
 func (el Electors) MayDecide(ctx context.Context, a gate.Approval, who capability.Actor) (gate.Answer, string) {
@@ -140,7 +164,13 @@ func (el Electors) MayDecide(ctx context.Context, a gate.Approval, who capabilit
 	}
 	ctx, cancel := context.WithTimeout(ctx, electorsWait)
 	defer cancel()
+	gone := make(chan deleted, 1)
+	go func() { gone <- el.deleted(ctx, a, p) }()
 	f, err := readFacts(ctx, el.Homeserver, p.Room, who.ID)
+	del := <-gone
+	if err == nil {
+		err = del.err
+	}
 	if err != nil {
 		zerolog.Ctx(ctx).Warn().Err(err).Str("room_id", p.Room).Msg("Could not read who may decide")
 		if e, ok := errors.AsType[*APIError](err); ok && e.Status == http.StatusForbidden {
@@ -154,7 +184,45 @@ func (el Electors) MayDecide(ctx context.Context, a gate.Approval, who capabilit
 	if f.power(who.ID) < el.MinPower {
 		return gate.AnswerNo, fmt.Sprintf("Deciding this takes power level %d in this room.", el.MinPower)
 	}
+	if del.yes {
+		if el.Withdraw != nil {
+			if err := el.Withdraw(ctx, a.ID, whyDeleted); err != nil {
+				zerolog.Ctx(ctx).Error().Err(err).Msg("Could not cancel what a deleted message asked for")
+				return gate.AnswerCannotTell, "the request could not be cancelled"
+			}
+		}
+		return gate.AnswerNo, "The message that asked for this was deleted, so the request is cancelled."
+	}
 	return gate.AnswerYes, ""
+}
+
+// deleted is what is known of the message that asked.
+type deleted struct {
+	yes bool
+	err error
+}
+
+// deleted looks whether the message that asked for an open request is redacted.
+// A message that cannot be found is not: homeservers need a moment to show one.
+func (el Electors) deleted(ctx context.Context, a gate.Approval, p placeRef) deleted {
+	if a.State != gate.ApprovalPending || p.Event == "" {
+		return deleted{}
+	}
+	raw, err := el.Homeserver.Event(ctx, p.Room, p.Event)
+	if err != nil {
+		if temporary(err) {
+			return deleted{err: fmt.Errorf("the message that asked: %w", err)}
+		}
+		return deleted{}
+	}
+	var unsigned, because json.RawMessage
+	if exact(raw, map[string]any{"unsigned": &unsigned}) != nil || len(unsigned) == 0 {
+		return deleted{}
+	}
+	if exact(unsigned, map[string]any{"redacted_because": &because}) != nil {
+		return deleted{}
+	}
+	return deleted{yes: len(because) > 0 && string(because) != "null"}
 }
 
 // Contexts makes the per-call context from a bridge's origin. It implements

@@ -58,7 +58,7 @@ func (b *Bridge) sendNext(ctx context.Context) (bool, error) {
 	}
 	if !temporary(err) {
 		log.Error().Err(err).Msg("The homeserver refused a message for good, dropping it")
-		return true, b.drop(ctx, m, "refused")
+		return true, b.drop(ctx, m, queue.DropRefused)
 	}
 	wait := backoff(m.Attempts + 1)
 	if e, ok := errors.AsType[*APIError](err); ok && e.RetryAfter > 0 {

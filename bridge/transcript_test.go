@@ -233,6 +233,9 @@ func (p *player) happens(line string) (wait time.Duration, ok bool) {
 		hs.with(func() { hs.broken["Event"] = &APIError{Status: 403, Code: "M_FORBIDDEN"} })
 	case "the homeserver does not answer to changes":
 		hs.with(func() { hs.broken["SetState"] = errDown })
+	case "the room is upgraded":
+		key := ""
+		hs.Put(p.room, fakeEvent{Sender: user("alice"), Type: typeTombstone, StateKey: &key, Content: map[string]any{"replacement_room": "!new:" + domain}})
 	case "the room becomes encrypted":
 		key := ""
 		hs.Put(p.room, fakeEvent{Sender: user("alice"), Type: typeEncryption, StateKey: &key, Content: map[string]any{"algorithm": "m.megolm.v1.aes-sha2"}})

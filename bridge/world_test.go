@@ -24,6 +24,7 @@ import (
 	"moothall/runtime/gate"
 	"moothall/runtime/plugins/clock"
 	"moothall/runtime/plugins/room"
+	"moothall/runtime/policy"
 	"moothall/store"
 )
 
@@ -130,7 +131,11 @@ func (w *world) start() {
 	must(err)
 	w.g, err = gate.New(gate.Config{
 		Registry: registry, Ledger: w.st.Ledger(), People: w.st, Contexts: Contexts{},
-		Electors: Electors{Homeserver: w.hs, Bot: botID, MinPower: 50},
+		Electors: Electors{Homeserver: w.hs, Bot: botID, MinPower: 50, Withdraw: func(ctx context.Context, id, why string) error {
+			_, err := w.g.Cancel(ctx, id, capability.Actor{}, why)
+			return err
+		}},
+		Policies: []policy.Policy{Showable{}},
 		Now:      w.hs.now,
 	})
 	must(err)

@@ -116,7 +116,9 @@ func (s *Set) pick(ctx context.Context, r Request) (a gate.Approval, rest string
 	return here[0], r.Line.Rest, nil, nil
 }
 
-// looksLikeID: hexadecimal, at least four letters, or with the full prefix.
+// looksLikeID: with the full prefix, or at least four letters that are
+// hexadecimal or hold a digit: a mistyped id must not be taken for the first word
+// of a reason.
 func looksLikeID(w string) bool {
 	if strings.HasPrefix(w, "apr_") || strings.HasPrefix(w, "exe_") {
 		return true
@@ -124,7 +126,7 @@ func looksLikeID(w string) bool {
 	if len(w) < 4 || len(w) > 36 {
 		return false
 	}
-	return strings.Trim(strings.ToLower(w), "0123456789abcdef-") == ""
+	return strings.Trim(strings.ToLower(w), "0123456789abcdef-") == "" || strings.ContainsAny(w, "0123456789")
 }
 
 func (s *Set) approvals(ctx context.Context, r Request) (Reply, error) {

@@ -8,8 +8,9 @@ import (
 )
 
 // aloneLock is the advisory lock of whoever believes to be the only process on a
-// PostgreSQL database ("moot" in ASCII).
-const aloneLock = 0x6d6f6f74
+// PostgreSQL database ("hall" in ASCII). It is held for life, so it must not be
+// the one under which the database is migrated.
+const aloneLock = 0x68616c6c
 
 // How long another process is given to be found dead.
 const (

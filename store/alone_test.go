@@ -24,6 +24,8 @@ func TestAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		wantAlone(t, second, true)
+		// Whoever comes later still opens the database, and is not alone.
+		wantAlone(t, open(t, cfg), false)
 	})
 }
 

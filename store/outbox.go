@@ -62,6 +62,9 @@ type storedMessage struct {
 	notBefore int64
 }
 
+// dropWaiting is why a row is dropped whose WaitsFor was.
+const dropWaiting = "waits for a dropped row"
+
 const messageColumns = `id, key, room, root, part, ref, content, waits_for, event_id, first_try, created, attempts, state, not_before`
 
 func scanMessage(row dbutil.Scannable) (m storedMessage, err error) {
@@ -101,7 +104,7 @@ func (r *Rows) nextMessage(ctx context.Context, now time.Time) (none queue.Messa
 			target, err := r.message(ctx, `key=$1`, m.WaitsFor)
 			switch {
 			case errors.Is(err, queue.ErrNotFound), err == nil && target.state == rowBad:
-				if err := r.Drop(ctx, m.ID, "waits for a dropped row", now); err != nil {
+				if err := r.Drop(ctx, m.ID, dropWaiting, now); err != nil {
 					return none, false, err
 				}
 				continue
@@ -154,6 +157,21 @@ func (r *Rows) RetryMessage(ctx context.Context, id int64, at time.Time) error {
 func (r *Rows) Drop(ctx context.Context, id int64, why string, now time.Time) error {
 	return r.s.write(ctx, "drop_message", func(ctx context.Context) error {
 		return r.s.changeMessage(ctx, id, `state=2, note=$2, done_at=$3`, clean(why), toMS(now))
+	})
+}
+
+// Revive implements [queue.Outbox].
+func (r *Rows) Revive(ctx context.Context, room string, since, now time.Time) error {
+	return r.s.write(ctx, "revive", func(ctx context.Context) error {
+		n, err := r.s.exec(ctx, `UPDATE outbox SET state=0, note='', done_at=0, first_try=0, attempts=0
+			WHERE room=$1 AND state=2 AND note IN ($2, $3) AND done_at>=$4
+			AND (part<>$5 OR key LIKE 'ended/%' OR key LIKE 'result/%' OR key LIKE 'settled/%')`,
+			room, queue.DropRefused, dropWaiting, toMS(since), string(queue.PartMessage))
+		if err != nil || n == 0 {
+			return err
+		}
+		touch(ctx, queue.ClassOutbox, room, toMS(now))
+		return nil
 	})
 }
 

@@ -206,6 +206,10 @@ type Message struct {
 	Attempts int
 }
 
+// DropRefused is why a row is dropped that the homeserver refused for good, most
+// often because we are not in the room.
+const DropRefused = "refused"
+
 // Outbox keeps what the rooms will be told, in order per room.
 type Outbox interface {
 	// NextMessage gives the oldest unsent row of the lane (room) in ctx's lease
@@ -218,6 +222,10 @@ type Outbox interface {
 	RetryMessage(ctx context.Context, id int64, at time.Time) error
 	// Drop ends a row that can never be sent; why is a short word.
 	Drop(ctx context.Context, id int64, why string, now time.Time) error
+	// Revive makes a room's rows that were dropped as [DropRefused] since then
+	// unsent again, with what waited for them: we are back in the room. Cards,
+	// their outcomes and how requests ended come back; small talk does not.
+	Revive(ctx context.Context, room string, since, now time.Time) error
 	// MessageByEvent finds the row that became an event of ours.
 	MessageByEvent(ctx context.Context, room, event string) (Message, error)
 	// MessageByKey finds a row by its key.

@@ -24,6 +24,7 @@ import (
 	"moothall/runtime/gate"
 	"moothall/runtime/plugins/clock"
 	"moothall/runtime/plugins/room"
+	"moothall/runtime/policy"
 	"moothall/store"
 )
 
@@ -132,10 +133,18 @@ func (s *service) wire(x extras, log *zerolog.Logger) error {
 	if c.Approvals.Expiry.Never {
 		expiry = gate.Never
 	}
-	g, err := gate.New(gate.Config{
+	var g *gate.Gate
+	g, err = gate.New(gate.Config{
 		Registry: registry, Ledger: s.store.Ledger(), People: s.store, Contexts: bridge.Contexts{},
-		Electors: bridge.Electors{Homeserver: s.client, Bot: c.BotID(), MinPower: c.Approvals.MinPower},
-		Timeout:  c.Limits.ToolTimeout, ApprovalExpiry: expiry,
+		Policies: []policy.Policy{bridge.Showable{}},
+		Electors: bridge.Electors{
+			Homeserver: s.client, Bot: c.BotID(), MinPower: c.Approvals.MinPower,
+			Withdraw: func(ctx context.Context, approvalID, why string) error {
+				_, err := g.Cancel(ctx, approvalID, capability.Actor{}, why)
+				return err
+			},
+		},
+		Timeout: c.Limits.ToolTimeout, ApprovalExpiry: expiry,
 	})
 	if err != nil {
 		return err

@@ -148,11 +148,6 @@ func TestActs(t *testing.T) {
 			t.Errorf("%s: %q %v, did %q", tt.id, got.Say, err, h.did)
 		}
 	}
-	h := newHall()
-	out, err := run(t, h, "room.topic.set", alice, hall, `{"topic":"a\u202eb"}`)
-	if err != nil || strings.ContainsRune(out, '\u202e') || h.did[0] != "topic !hall:example.org a\u202eb" {
-		t.Errorf("hidden characters: %s %v, did %q", out, err, h.did)
-	}
 }
 
 // Every refusal: nothing was done, it is said why, and it is said for certain.
