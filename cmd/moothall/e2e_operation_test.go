@@ -16,7 +16,6 @@ import (
 // How fast a start has to be, with room for a machine that is busy.
 const (
 	startGoal  = 300 * time.Millisecond
-	startSlack = 3
 )
 
 // Start to /ready on an existing database.
@@ -32,14 +31,14 @@ func TestE2EStartIsQuick(t *testing.T) {
 	}
 	slices.Sort(took)
 	t.Logf("start to /ready: median %s of %v", took[2], took)
-	if took[2] > startSlack*startGoal {
+	if took[2] > startGoal {
 		t.Errorf("start to /ready takes %s, the goal is %s", took[2], startGoal)
 	}
 }
 
 // A homeserver that is down at the start: the bot is alive, not ready, says that
 // it tries again, and is ready when the homeserver is there.
-func TestE2EHomeserverDownAtStart(t *testing.T) {
+func TestE2EC134HomeserverDownAtStart(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "sqlite")
 	if err := w.hs.Stop(t.Context()); err != nil {
@@ -95,7 +94,7 @@ func oneSentence(t *testing.T, text string, parts ...string) {
 
 // SIGTERM while a tool runs: it may end, its result is told, once; one that does
 // not end is cut short, and what is not known of it is said.
-func TestE2EStopWhileToolRuns(t *testing.T) {
+func TestE2EC133StopWhileToolRuns(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "sqlite").peopled()
 	begin := func(name string) *request {

@@ -150,6 +150,21 @@ func TestE2EDemoted(t *testing.T) {
 	second.once("Approval needed", "Deciding this takes", "Written down.")
 }
 
+// The test homeserver does not tell application services of deletions. Whoever
+// deletes what they asked for is heard all the same, when somebody decides.
+func TestE2EDeleted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "sqlite").peopled()
+	r := w.ask("rash").carded()
+	if _, err := w.bob.client.RedactEvent(t.Context(), w.room, r.root); err != nil {
+		t.Fatal(err)
+	}
+	w.alice.react(w.room, r.card.ID, yes)
+	w.alice.await("the thread is told", saying(r.root, "the message that asked for it was deleted"))
+	pause(t.Context(), settling)
+	r.ran(0)
+}
+
 func (w *world) demote(p *person) {
 	w.t.Helper()
 	var levels event.PowerLevelsEventContent

@@ -58,6 +58,32 @@ func runConsole(t *testing.T, doc string) (ran int) {
 	return ran
 }
 
+// TestNamedFilesExist: every file that a document names in backticks, with a
+// folder or as a page, is there.
+func TestNamedFilesExist(t *testing.T) {
+	docs, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile("`((?:docs|bridge|runtime|store|cmd|internal|commands|bench)/[A-Za-z0-9_./-]+|[A-Z]+\\.md|config\\.example\\.yaml)`")
+	found := 0
+	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
+		raw, err := os.ReadFile(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(raw), -1) {
+			found++
+			if _, err := os.Stat(filepath.Join("../..", m[1])); err != nil {
+				t.Errorf("%s names %s, which is not there", filepath.Base(doc), m[1])
+			}
+		}
+	}
+	if found == 0 {
+		t.Fatal("no file is named")
+	}
+}
+
 // TestMakeTargetsExist: every `make x` that a document names is a target.
 func TestMakeTargetsExist(t *testing.T) {
 	mk, err := os.ReadFile("../../Makefile")

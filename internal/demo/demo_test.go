@@ -43,7 +43,12 @@ func readmeShows(t *testing.T, transcript string) {
 		t.Fatal("the README shows no transcript")
 	}
 	block, _, _ = strings.Cut(block, "```")
-	if strings.TrimSpace(block) == "" || !strings.Contains(transcript, strings.TrimSpace(block)) {
+	// Whole steps: from a heading up to the next one.
+	whole := strings.HasPrefix(block, "── ") && strings.Contains(transcript, strings.TrimRight(block, "\n")+"\n\n── ")
+	for _, step := range []string{"own yes", "says no", "is killed", "Nobody answers"} {
+		whole = whole && strings.Contains(block, step)
+	}
+	if !whole {
 		t.Errorf("the README shows\n%s\nwhich is not in the conversation\n%s", block, transcript)
 	}
 }

@@ -35,6 +35,11 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, require string, out io.Writer) error {
+	for _, name := range strings.Split(require, ",") {
+		if name != "" && !slices.Contains(engines(), strings.TrimSpace(name)) {
+			return fmt.Errorf("MOOTHALL_REQUIRE names %q; there are %s", name, strings.Join(engines(), ", "))
+		}
+	}
 	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-json"}, args...)...) //nolint:gosec // our own Makefile's arguments
 	cmd.Stderr = os.Stderr
 	pipe, err := cmd.StdoutPipe()

@@ -10,6 +10,7 @@ package room
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -59,7 +60,7 @@ func Tools(hs Homeserver, bot string) []*capability.Capability {
 		capability.SurfaceHTTP, capability.SurfaceSchedule, capability.SurfaceWebhook,
 	}
 	ask := capability.Approval{Required: true}
-	return []*capability.Capability{
+	list := []*capability.Capability{
 		capability.Define("room.members", capability.Meta{
 			Description: "List who is in this room.", Expose: all, Tags: []string{"room"},
 			SideEffect: capability.SideEffectRead, Risk: capability.RiskLow,
@@ -76,6 +77,27 @@ func Tools(hs Homeserver, bot string) []*capability.Capability {
 			Description: "Remove somebody from this room.", Expose: all, Tags: []string{"room"},
 			SideEffect: capability.SideEffectDestructive, Risk: capability.RiskHigh, Approval: ask,
 		}, t.kick),
+	}
+	for _, c := range list {
+		wantUserIDs(c)
+	}
+	return list
+}
+
+// wantUserIDs makes the schema of an argument "user" ask for a full Matrix ID, so
+// that nobody is asked to approve what cannot work.
+func wantUserIDs(c *capability.Capability) {
+	var s struct {
+		Properties map[string]map[string]any `json:"properties"`
+	}
+	var whole map[string]any
+	if json.Unmarshal(c.InputSchema, &s) != nil || json.Unmarshal(c.InputSchema, &whole) != nil || s.Properties["user"] == nil {
+		return
+	}
+	s.Properties["user"]["pattern"] = `^@[!-9;-~]+:[!-~]+$`
+	whole["properties"] = s.Properties
+	if b, err := json.Marshal(whole); err == nil {
+		c.InputSchema = b
 	}
 }
 
