@@ -34,7 +34,7 @@ func (l *Ledger) Pend(ctx context.Context, p gate.Pend) error {
 			return l.s.orState(ctx, countExecution, p.ExecutionID)
 		}
 		_, err = l.s.exec(ctx, `INSERT INTO approval (id, execution_id, capability_id, revision, actor, surface, place, lane, origin_ref,
-				correlation_id, input, input_hash, digest, reasons, requirements, side_effect, risk, state, requested_at, expires_at)
+				correlation_id, input, input_hash, digest, reasons, requirements, side_effect, risk, state, requested_at, expires_at, trace)
 			VALUES `+l.s.values(1, len(insert)), insert...)
 		if err != nil {
 			return err
@@ -62,13 +62,17 @@ func approvalArgs(a gate.Approval) ([]any, error) {
 	return []any{
 		a.ID, a.ExecutionID, a.CapabilityID, a.Revision, actor, string(a.Surface), a.Origin.Place, a.Origin.Lane, a.Origin.Ref,
 		a.CorrelationID, input, a.InputHash, a.Digest, reasons, requirements, string(a.SideEffect), string(a.Risk),
-		string(gate.ApprovalPending), toMS(a.RequestedAt), toMS(a.ExpiresAt),
+		string(gate.ApprovalPending), toMS(a.RequestedAt), toMS(a.ExpiresAt), a.Trace,
 	}, nil
 }
 
 // Cast implements [gate.Ledger].
 func (l *Ledger) Cast(ctx context.Context, v gate.Vote, ev gate.Event) (gate.Approval, error) {
 	actor, err := toJSON(v.Actor)
+	if err != nil {
+		return gate.Approval{}, fmt.Errorf("cast: %w", err)
+	}
+	groups, err := toJSON(v.Groups)
 	if err != nil {
 		return gate.Approval{}, fmt.Errorf("cast: %w", err)
 	}
@@ -84,8 +88,9 @@ func (l *Ledger) Cast(ctx context.Context, v gate.Vote, ev gate.Event) (gate.App
 		if _, err := l.s.exec(ctx, `DELETE FROM vote WHERE approval_id=$1 AND person=$2`, a.ID, v.Person); err != nil {
 			return err
 		}
-		_, err = l.s.exec(ctx, `INSERT INTO vote (approval_id, person, actor, yes, comment, cause, at) VALUES ($1,$2,$3,$4,$5,$6,$7)`,
-			a.ID, v.Person, actor, yesNo(v.Yes), clean(v.Comment), v.Cause, toMS(v.At))
+		_, err = l.s.exec(ctx, `INSERT INTO vote (approval_id, person, actor, yes, comment, cause, member_of, at)
+			VALUES ($1,$2,$3,$4,$5,$6,$7,$8)`,
+			a.ID, v.Person, actor, yesNo(v.Yes), clean(v.Comment), v.Cause, groups, toMS(v.At))
 		if err != nil {
 			return err
 		}
@@ -174,7 +179,7 @@ func (l *Ledger) Approval(ctx context.Context, id string) (gate.Approval, error)
 
 const approvalColumns = `id, execution_id, capability_id, revision, actor, surface, place, lane, origin_ref, correlation_id,
 	input, input_hash, digest, reasons, requirements, side_effect, risk, state, requested_at, expires_at,
-	decided_at, decided_by, comment, consumed_by`
+	decided_at, decided_by, comment, consumed_by, trace`
 
 // approval reads one with its votes; lock ends the query.
 func (s *Store) approval(ctx context.Context, id, lock string) (gate.Approval, error) {
@@ -213,7 +218,7 @@ func scanApproval(row dbutil.Scannable) (a gate.Approval, err error) {
 	var requested, expires, decided int64
 	err = row.Scan(&a.ID, &a.ExecutionID, &a.CapabilityID, &a.Revision, &actor, &a.Surface, &a.Origin.Place, &a.Origin.Lane, &a.Origin.Ref,
 		&a.CorrelationID, &input, &a.InputHash, &a.Digest, &reasons, &requirements, &a.SideEffect, &a.Risk, &a.State,
-		&requested, &expires, &decided, &by, &a.Comment, &a.ConsumedBy)
+		&requested, &expires, &decided, &by, &a.Comment, &a.ConsumedBy, &a.Trace)
 	if err != nil {
 		return a, err
 	}
@@ -226,15 +231,15 @@ func scanApproval(row dbutil.Scannable) (a gate.Approval, err error) {
 // votes lists the votes on an approval in the order they were cast.
 func (s *Store) votes(ctx context.Context, id string) ([]gate.Vote, error) {
 	votes, err := list(ctx, s.read(ctx), func(row dbutil.Scannable) (v gate.Vote, err error) {
-		var actor string
+		var actor, groups string
 		var yes int
 		var at int64
-		if err = row.Scan(&v.Person, &actor, &yes, &v.Comment, &v.Cause, &at); err != nil {
+		if err = row.Scan(&v.Person, &actor, &yes, &v.Comment, &v.Cause, &groups, &at); err != nil {
 			return v, err
 		}
 		v.ApprovalID, v.Yes, v.At = id, yes == 1, fromMS(at)
-		return v, fromJSON(actor, &v.Actor)
-	}, `SELECT person, actor, yes, comment, cause, at FROM vote WHERE approval_id=$1 ORDER BY seq`, id)
+		return v, errors.Join(fromJSON(actor, &v.Actor), fromJSON(groups, &v.Groups))
+	}, `SELECT person, actor, yes, comment, cause, member_of, at FROM vote WHERE approval_id=$1 ORDER BY seq`, id)
 	if err != nil {
 		return nil, fmt.Errorf("votes: %w", err)
 	}

@@ -29,10 +29,10 @@ func (l *Ledger) Claim(ctx context.Context, e gate.Execution, ev gate.Event) (ga
 	var fresh bool
 	err = l.s.write(ctx, "claim", func(ctx context.Context) error {
 		n, err := l.s.exec(ctx, `INSERT INTO execution (id, key, capability_id, claim_hash, input, input_hash, revision, actor, surface,
-				place, lane, origin_ref, correlation_id, approval_id, state, created_at)
-			VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16) ON CONFLICT (key) DO NOTHING`,
+				place, lane, origin_ref, correlation_id, approval_id, state, created_at, trace)
+			VALUES ($1,$2,$3,$4,$5,$6,$7,$8,$9,$10,$11,$12,$13,$14,$15,$16,$17) ON CONFLICT (key) DO NOTHING`,
 			e.ID, e.Key, e.CapabilityID, e.ClaimHash, input, e.InputHash, e.Revision, actor, string(e.Surface),
-			e.Origin.Place, e.Origin.Lane, e.Origin.Ref, e.CorrelationID, e.ApprovalID, string(gate.ExecClaimed), toMS(created))
+			e.Origin.Place, e.Origin.Lane, e.Origin.Ref, e.CorrelationID, e.ApprovalID, string(gate.ExecClaimed), toMS(created), e.Trace)
 		if err != nil {
 			return err
 		}
@@ -143,7 +143,7 @@ func (l *Ledger) Execution(ctx context.Context, id string) (gate.Execution, erro
 }
 
 const executionColumns = `id, key, capability_id, claim_hash, input, input_hash, revision, actor, surface, place, lane, origin_ref,
-	correlation_id, approval_id, state, result, settled, created_at, started_at, finished_at`
+	correlation_id, approval_id, state, result, settled, created_at, started_at, finished_at, trace`
 
 // execution reads one by a column that is unique.
 func (s *Store) execution(ctx context.Context, column, v string) (gate.Execution, error) {
@@ -177,7 +177,7 @@ func scanExecution(row dbutil.Scannable) (e gate.Execution, err error) {
 	var created, started, finished int64
 	err = row.Scan(&e.ID, &e.Key, &e.CapabilityID, &e.ClaimHash, &input, &e.InputHash, &e.Revision, &actor, &e.Surface,
 		&e.Origin.Place, &e.Origin.Lane, &e.Origin.Ref, &e.CorrelationID, &e.ApprovalID, &e.State, &result, &settled,
-		&created, &started, &finished)
+		&created, &started, &finished, &e.Trace)
 	if err != nil {
 		return e, err
 	}

@@ -65,6 +65,7 @@ type service struct {
 	cfg    *config.Config
 	store  *store.Store
 	client *bridge.Client
+	gate   *gate.Gate
 	bridge *bridge.Bridge
 	intake *bridge.Intake
 	health *health
@@ -73,7 +74,6 @@ type service struct {
 // serve runs the service until ctx ends.
 func serve(ctx context.Context, c *config.Config, x extras) error {
 	log := zerolog.Ctx(ctx)
-	warn(log, c)
 	s := &service{cfg: c}
 	if err := s.open(ctx, x); err != nil {
 		return err
@@ -86,6 +86,7 @@ func serve(ctx context.Context, c *config.Config, x extras) error {
 	if err := s.wire(x, log); err != nil {
 		return err
 	}
+	s.warn(log)
 	return s.run(ctx, x)
 }
 
@@ -145,10 +146,14 @@ func (s *service) wire(x extras, log *zerolog.Logger) error {
 			},
 		},
 		Timeout: c.Limits.ToolTimeout, ApprovalExpiry: expiry,
+		// The ledger's audit rows are written with the steps they tell of.
+		Audit: gate.Audit{LedgerOnly: true},
+		Keys:  gate.Keys{Signing: keyState(c.Identity.KeyFile), Secrets: keyState(c.Identity.SecretsKeyFile)},
 	})
 	if err != nil {
 		return err
 	}
+	s.gate = g
 	keys, err := content.NewKeySet(c.Approvals.Approve, c.Approvals.Reject)
 	if err != nil {
 		return err
@@ -230,6 +235,9 @@ func (s *service) run(ctx context.Context, x extras) error {
 	end()
 	<-bridged
 	wg.Wait()
+	if err := s.gate.Drain(down); err != nil {
+		log.Error().Err(err).Msg("Audit records were not delivered")
+	}
 	log.Info().Msg("Stopped")
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
 		return cause
@@ -272,13 +280,19 @@ func newLogger(c *config.Config, stderr io.Writer) (log zerolog.Logger, done fun
 	return zerolog.New(w).Level(level).With().Timestamp().Logger(), done, nil
 }
 
-// warn says at every start, whatever the level, what keeps something from
-// working or weakens it.
-func warn(log *zerolog.Logger, c *config.Config) {
-	for name, file := range map[string]string{"identity": c.Identity.KeyFile, "secrets": c.Identity.SecretsKeyFile} {
-		if _, err := os.Stat(file); err != nil {
-			log.Log().Str("level", "warn").Str("key", name).Str("file", file).Msg("A key file is missing; moothall init makes only what is missing")
-		}
+// keyState looks whether a key file is there.
+func keyState(file string) gate.KeyState {
+	if _, err := os.Stat(file); err != nil {
+		return gate.KeyMissing
+	}
+	return gate.KeyPresent
+}
+
+// warn says at every start, whatever the level, what is configured in a way that
+// people regret.
+func (s *service) warn(log *zerolog.Logger) {
+	for _, w := range s.gate.Warnings() {
+		log.Log().Str("level", "warn").Str("warning", w).Str("remedy", "moothall init makes the key files that are missing").Msg("Check the configuration")
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -105,6 +106,8 @@ type Approval struct {
 	ExpiresIn time.Duration
 	// Quorum is how many people must say yes. Zero means one.
 	Quorum int
+	// Groups are named groups of each of which at least one member must say yes.
+	Groups []string
 }
 
 // Retry says how often a failed run is tried again within one execution. The
@@ -144,6 +147,13 @@ type Meta struct {
 	RedactOutput func(json.RawMessage) (json.RawMessage, error)
 	// RedactInput, if set, is what approvers see instead of the arguments.
 	RedactInput func(json.RawMessage) (json.RawMessage, error)
+	// Names is what the tool is called on a surface, where that is not its id with
+	// each dot made an underscore; see [Capability.Name]. A name is 1 to 64
+	// letters, digits, underscores and hyphens.
+	Names map[Surface]string
+	// Annotations are handed on to MCP clients as they are. Must be JSON objects'
+	// values; they promise nothing and are no part of any decision.
+	Annotations map[string]any
 }
 
 // Exposed reports whether the tool is reachable on s.
@@ -164,13 +174,36 @@ type Capability struct {
 	// OutputSchema means that output is not checked.
 	InputSchema  json.RawMessage
 	OutputSchema json.RawMessage
-	handler      Handler
-	problem      error // found while it was made; reported by [NewRegistry]
+	// Before, if set, is the application's own say, for every caller and every
+	// attempt alike, right before the handler: an error ends the attempt and the
+	// handler is not entered. Return [Refuse] for a refusal that changed nothing.
+	// ctx and rt are the handler's; input is a copy. It must be safe for
+	// concurrent use.
+	Before  func(ctx context.Context, rt *Context, input json.RawMessage) error
+	handler Handler
+	problem error // found while it was made; reported by [NewRegistry]
 }
 
-// Run calls the handler. Only the gate calls it.
+// Run calls Before, then the handler. Only the gate calls it.
 func (c *Capability) Run(ctx context.Context, rt *Context, input json.RawMessage) (json.RawMessage, error) {
+	if c.Before != nil {
+		if err := c.Before(ctx, rt, slices.Clone(input)); err != nil {
+			return nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
 	return c.handler(ctx, rt, input)
+}
+
+// Name is what the tool is called on s: the name it gives itself there, else its
+// id with each dot made an underscore.
+func (c *Capability) Name(s Surface) string {
+	if n, ok := c.Meta.Names[s]; ok {
+		return n
+	}
+	return strings.ReplaceAll(c.ID, ".", "_")
 }
 
 // FromSchema makes a capability whose schemas arrive at run time. outputSchema

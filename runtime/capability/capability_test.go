@@ -35,7 +35,7 @@ func TestR006RegistryRefuses(t *testing.T) {
 	}{
 		"R006 no description":       {with(func(m *capability.Meta) { m.Description = "" }), "no description"},
 		"R007 a blank one":          {with(func(m *capability.Meta) { m.Description = " \t" }), "no description"},
-		"R006 no side effect":       {with(func(m *capability.Meta) { m.SideEffect = "" }), "side effect"},
+		"R002 R006 no side effect":  {with(func(m *capability.Meta) { m.SideEffect = "" }), "side effect"},
 		"an unknown side effect":    {with(func(m *capability.Meta) { m.SideEffect = "some" }), "side effect"},
 		"R006 no risk":              {with(func(m *capability.Meta) { m.Risk = "" }), "risk"},
 		"R009 an unknown surface":   {with(func(m *capability.Meta) { m.Expose = []capability.Surface{"moon"} }), "moon"},
@@ -76,9 +76,11 @@ func TestR010Accepted(t *testing.T) {
 		}),
 		"R011 a read with retry": with(func(m *capability.Meta) { m.Retry.Max = 2 }),
 	} {
-		if _, err := capability.NewRegistry(c); err != nil {
-			t.Errorf("%s: %v", name, err)
-		}
+		t.Run(name, func(t *testing.T) {
+			if _, err := capability.NewRegistry(c); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -96,7 +98,7 @@ func TestR014OneErrorListsEveryProblem(t *testing.T) {
 	}
 }
 
-func TestR001OrderAndLookup(t *testing.T) {
+func TestR001R003OrderAndLookup(t *testing.T) {
 	var caps []*capability.Capability
 	for _, id := range []string{"customers.search", "customers.get", "orders.search", "orders.refund"} {
 		caps = append(caps, capability.FromSchema(id, meta(), json.RawMessage(`{}`), nil, nothing))

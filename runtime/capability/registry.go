@@ -1,8 +1,10 @@
 package capability
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,8 +12,9 @@ import (
 
 // Registry is an immutable set of capabilities in the order they were given.
 type Registry struct {
-	list []*Capability
-	byID map[string]*Capability
+	list     []*Capability
+	byID     map[string]*Capability
+	excluded []string
 }
 
 // segment is one part of a dotted id.
@@ -36,6 +39,7 @@ func NewRegistry(caps ...*Capability) (*Registry, error) {
 		r.byID[c.ID] = c
 		r.list = append(r.list, c)
 	}
+	problems = append(problems, r.collisions()...)
 	if len(problems) > 0 {
 		return nil, fmt.Errorf("capability registry has %d problems:\n- %s", len(problems), strings.Join(problems, "\n- "))
 	}
@@ -74,6 +78,7 @@ func (c *Capability) problems() []string {
 	if m.Retry.Max > 0 && m.SideEffect.WriteLike() && !m.Idempotent {
 		out = append(out, "would be retried though it writes and is not declared idempotent (SI-11)")
 	}
+	out = append(out, m.nameProblems()...)
 	if len(c.InputSchema) == 0 && c.problem == nil {
 		out = append(out, "has no input schema")
 	}
@@ -96,3 +101,54 @@ func (r *Registry) Get(id string) (*Capability, error) {
 
 // All lists the capabilities in registration order.
 func (r *Registry) All() []*Capability { return slices.Clone(r.list) }
+
+// Model surfaces are where names reach a protocol with rules of its own.
+func modelSurfaces() []Surface { return []Surface{SurfaceAgent, SurfaceMCP} }
+
+// toolName is what such protocols take as a name.
+var toolName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+func (m Meta) nameProblems() []string {
+	var out []string
+	for _, s := range slices.Sorted(maps.Keys(m.Names)) {
+		if !s.Valid() {
+			out = append(out, fmt.Sprintf("has a name for an unknown surface %q", s))
+		}
+		if !toolName.MatchString(m.Names[s]) {
+			out = append(out, fmt.Sprintf("has a name for %s that is not 1 to 64 letters, digits, _ and -", s))
+		}
+	}
+	if m.Annotations != nil {
+		if _, err := json.Marshal(m.Annotations); err != nil {
+			out = append(out, "has annotations that are not JSON")
+		}
+	}
+	if slices.ContainsFunc(m.Approval.Groups, func(g string) bool { return strings.TrimSpace(g) == "" }) {
+		out = append(out, "asks for the yes of a group without a name")
+	}
+	return out
+}
+
+// collisions finds names that two tools share on a surface on which both are
+// exposed to models.
+func (r *Registry) collisions() []string {
+	var out []string
+	for _, s := range modelSurfaces() {
+		by := make(map[string]string, len(r.list))
+		for _, c := range r.list {
+			if !c.Meta.Exposed(s) {
+				continue
+			}
+			n := c.Name(s)
+			if other, taken := by[n]; taken {
+				out = append(out, fmt.Sprintf("%q and %q are both called %q on %s", other, c.ID, n, s))
+				continue
+			}
+			by[n] = c.ID
+			if _, own := c.Meta.Names[s]; !own && !toolName.MatchString(n) {
+				out = append(out, fmt.Sprintf("%q needs a name of its own on %s: its id is too long for one", c.ID, s))
+			}
+		}
+	}
+	return out
+}

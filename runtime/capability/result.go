@@ -2,6 +2,7 @@ package capability
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 )
 
@@ -35,4 +36,19 @@ type Result struct {
 	// ApprovalID and ExpiresAt are set when a human has to say yes first.
 	ApprovalID string    `json:"approval_id,omitempty"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"` // zero: never
+}
+
+// Unwrap gives the output of a completed call, else the reason there is none as
+// an [Error]; a call that waits for people is [CodeApprovalRequired]. It is for
+// code that has no use for the difference; surfaces answer with the envelope.
+func (r Result) Unwrap() (json.RawMessage, error) {
+	switch {
+	case r.Status == StatusCompleted:
+		return r.Output, nil
+	case r.Status == StatusApprovalRequired:
+		return nil, Fail(CodeApprovalRequired).Because(fmt.Errorf("approval %s is pending", r.ApprovalID))
+	case r.Error != nil:
+		return nil, r.Error
+	}
+	return nil, Fail(CodeInternal).Because(fmt.Errorf("an envelope of status %q without an error", r.Status))
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
+	"maps"
 	"math"
 	"math/big"
 	"slices"
@@ -15,7 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/gowebpki/jcs"
+	"moothall/runtime/capability"
 )
 
 // Bounds on arguments from strangers.
@@ -39,29 +39,26 @@ var (
 // repeats a key, or holds an integer beyond ±2^53 is refused, because two
 // different inputs could then share one form. Errors never echo the input.
 func Canonical(raw []byte) (json.RawMessage, error) {
+	c, _, err := canonical(raw)
+	return c, err
+}
+
+// canonical also gives the tree that the form was written from.
+func canonical(raw []byte) (json.RawMessage, any, error) {
 	if len(raw) > maxInput {
-		return nil, errTooLarge
+		return nil, nil, errTooLarge
 	}
 	if !utf8.Valid(raw) {
-		return nil, errUTF8
+		return nil, nil, errUTF8
 	}
-	if err := scan(raw, maxDepth, survives); err != nil {
-		return nil, err
-	}
-	return encode(raw)
-}
-
-// encode gives the RFC 8785 form without the bounds. The canonicaliser takes
-// objects and arrays only, so the value goes in and out as an array's element.
-func encode(raw []byte) (json.RawMessage, error) {
-	arr, err := jcs.Transform(slices.Concat([]byte{'['}, raw, []byte{']'}))
+	v, err := parse(raw, maxDepth, survives)
 	if err != nil {
-		return nil, errJSON
+		return nil, nil, err
 	}
-	return arr[1 : len(arr)-1], nil
+	return write(make([]byte, 0, len(raw)), v), v, nil
 }
 
-// scan walks the tokens once, for the bounds that the canonicaliser lacks.
+// scan walks the tokens of a schema or an output once, for its bounds.
 func scan(raw []byte, maxDepth int, number func(string) error) error {
 	dec := json.NewDecoder(bytes.NewReader(raw))
 	dec.UseNumber()
@@ -124,36 +121,81 @@ func HashOf(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// claimHash identifies input as it came: its canonical form where it has one,
-// else its bytes, so that a malformed request can be journalled, too.
-func claimHash(raw []byte) string {
-	if c, err := Canonical(raw); err == nil {
-		return HashOf(c)
-	}
-	return HashOf(raw)
-}
-
 // Digest binds everything about an approval that must not change between the
 // question and the run: id, capability, contract revision, actor, surface,
 // origin, canonical input, requirements and expiry. A stored field that was
 // tampered with no longer matches the stored digest.
+//
+// The form is RFC 8785 with the input in it byte for byte; one that is no JSON,
+// which only tampering can make, is an error.
 func Digest(a Approval) (string, error) {
+	if !json.Valid(a.Input) {
+		return "", errors.New("the stored input is not JSON")
+	}
 	var expires int64
 	if !a.ExpiresAt.IsZero() {
 		expires = a.ExpiresAt.UnixMilli()
 	}
-	b, err := json.Marshal(map[string]any{
-		"id": a.ID, "capability": a.CapabilityID, "revision": a.Revision,
-		"actor": a.Actor, "surface": a.Surface, "origin": a.Origin,
-		"input": a.Input, "side_effect": a.SideEffect, "risk": a.Risk,
-		"requirements": a.Requirements, "expires": expires,
-	})
-	if err != nil {
-		return "", fmt.Errorf("encode approval: %w", err)
+	b := make([]byte, 0, 1024+len(a.Input))
+	b = append(b, `{"actor":`...)
+	b = digestActor(b, a.Actor)
+	b = append(b, `,"capability":`...)
+	b = quote(b, a.CapabilityID)
+	b = append(b, `,"expires":`...)
+	b = strconv.AppendInt(b, expires, 10)
+	b = append(b, `,"id":`...)
+	b = quote(b, a.ID)
+	b = append(b, `,"input":`...)
+	b = append(b, a.Input...)
+	b = append(b, `,"origin":{"lane":`...)
+	b = quote(b, a.Origin.Lane)
+	b = append(b, `,"place":`...)
+	b = quote(b, a.Origin.Place)
+	b = append(b, `,"ref":`...)
+	b = quote(b, a.Origin.Ref)
+	b = append(b, `},"requirements":{"groups":`...)
+	b = quoteAll(b, a.Requirements.Groups)
+	b = append(b, `,"quorum":`...)
+	b = strconv.AppendInt(b, int64(a.Requirements.Quorum), 10)
+	b = append(b, `,"types":`...)
+	b = quoteAll(b, a.Requirements.Types)
+	b = append(b, `},"revision":`...)
+	b = quote(b, a.Revision)
+	b = append(b, `,"risk":`...)
+	b = quote(b, string(a.Risk))
+	b = append(b, `,"side_effect":`...)
+	b = quote(b, string(a.SideEffect))
+	b = append(b, `,"surface":`...)
+	b = quote(b, string(a.Surface))
+	b = append(b, '}')
+	return HashOf(b), nil
+}
+
+func digestActor(b []byte, a capability.Actor) []byte {
+	b = append(b, `{"attributes":{`...)
+	for i, k := range slices.SortedFunc(maps.Keys(a.Attributes), byUnits) {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(quote(b, k), ':')
+		b = quote(b, a.Attributes[k])
 	}
-	c, err := jcs.Transform(b)
-	if err != nil {
-		return "", fmt.Errorf("canonicalise approval: %w", err)
+	b = append(b, `},"id":`...)
+	b = quote(b, a.ID)
+	b = append(b, `,"kind":`...)
+	b = quote(b, string(a.Kind))
+	b = append(b, `,"name":`...)
+	b = quote(b, a.Name)
+	return append(b, '}')
+}
+
+func quoteAll(b []byte, list []string) []byte {
+	b = append(b, '[')
+	for i, s := range list {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = quote(b, s)
 	}
-	return HashOf(c), nil
+	return append(b, ']')
 }

@@ -6,7 +6,11 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/gowebpki/jcs"
+
+	"moothall/runtime/capability"
 	"moothall/runtime/gate"
 )
 
@@ -188,4 +192,37 @@ func FuzzCanonical(f *testing.F) {
 			t.Fatalf("%q became %s", in, form)
 		}
 	})
+}
+
+// The digest is taken of canonical JSON, whatever is in the fields.
+func TestDigestIsOfCanonicalJSON(t *testing.T) {
+	odd := "\"\\<>&\u2028\n\x01é😀\ufb33"
+	a := gate.Approval{
+		ID: odd, CapabilityID: "a.b", Revision: "r", Surface: capability.SurfaceAgent, Risk: capability.RiskLow, SideEffect: capability.SideEffectRead,
+		Actor:        capability.Actor{ID: odd, Kind: capability.KindUser, Name: "n", Attributes: map[string]string{odd: "1", "": odd, "\ufb33": "2", "😀": "3"}},
+		Origin:       gate.Origin{Place: "p", Lane: odd, Ref: "r"},
+		Requirements: gate.Requirements{Types: []string{odd, "b"}, Groups: []string{}, Quorum: 2},
+		Input:        json.RawMessage(`{"a":1}`), ExpiresAt: time.UnixMilli(5),
+	}
+	b, err := json.Marshal(map[string]any{
+		"id": a.ID, "capability": a.CapabilityID, "revision": a.Revision, "surface": a.Surface, "input": a.Input,
+		"actor":  map[string]any{"id": a.Actor.ID, "kind": a.Actor.Kind, "name": a.Actor.Name, "attributes": a.Actor.Attributes},
+		"origin": map[string]any{"place": "p", "lane": odd, "ref": "r"}, "side_effect": a.SideEffect, "risk": a.Risk,
+		"requirements": a.Requirements, "expires": 5,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := jcs.Transform(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := gate.Digest(a)
+	if err != nil || got != gate.HashOf(c) {
+		t.Fatalf("got %s, %v; want the hash of %s", got, err, c)
+	}
+	a.Input = json.RawMessage(`{"a":1},"origin":{}`)
+	if _, err := gate.Digest(a); err == nil {
+		t.Fatal("an input that is no JSON was digested")
+	}
 }

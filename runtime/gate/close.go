@@ -11,7 +11,7 @@ import (
 // Expire ends an approval whose deadline has come, decided or not. It reports
 // whether it did; an approval that is closed, or not yet due, is left alone.
 func (g *Gate) Expire(ctx context.Context, approvalID string) (bool, error) {
-	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
+	a, err := g.ledger.Approval(ctx, approvalID)
 	if err != nil {
 		return false, fmt.Errorf("read approval: %w", err)
 	}
@@ -28,7 +28,7 @@ func (g *Gate) Expire(ctx context.Context, approvalID string) (bool, error) {
 
 func (g *Gate) expire(ctx context.Context, a Approval) error {
 	now := g.now()
-	_, err := g.cfg.Ledger.Close(ctx, Close{
+	_, err := g.ledger.Close(ctx, Close{
 		ApprovalID: a.ID, From: []ApprovalState{ApprovalPending, ApprovalApproved}, To: ApprovalExpired, At: now,
 		Event: g.approvalEvent(EventExpired, a, capability.Actor{}, now, map[string]any{"was": a.State}),
 	})
@@ -42,7 +42,7 @@ func (g *Gate) expire(ctx context.Context, a Approval) error {
 // decide it; by zero means the house itself. Refusals are a [capability.Error]
 // fit for the room; [ErrUndecided] when it cannot be told.
 func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Actor, why string) (Approval, error) {
-	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
+	a, err := g.ledger.Approval(ctx, approvalID)
 	if errors.Is(err, ErrNotFound) {
 		return Approval{}, noApproval().Because(err)
 	} else if err != nil {
@@ -69,12 +69,12 @@ func (g *Gate) Cancel(ctx context.Context, approvalID string, by capability.Acto
 		return a, cerr
 	}
 	now := g.now()
-	after, err := g.cfg.Ledger.Close(ctx, Close{
+	after, err := g.ledger.Close(ctx, Close{
 		ApprovalID: a.ID, From: []ApprovalState{ApprovalPending, ApprovalApproved}, To: ApprovalCancelled,
 		By: by, Comment: why, At: now, Event: g.approvalEvent(EventApprovalCancelled, a, by, now, map[string]any{"was": a.State}),
 	})
 	if errors.Is(err, ErrState) {
-		if a, err = g.cfg.Ledger.Approval(ctx, a.ID); err != nil {
+		if a, err = g.ledger.Approval(ctx, a.ID); err != nil {
 			return a, fmt.Errorf("read approval: %w", err)
 		}
 		if cerr := g.ended(ctx, a); cerr != nil {
@@ -117,7 +117,7 @@ func (g *Gate) mayDecide(ctx context.Context, a Approval, who capability.Actor) 
 // outcome is unknown. Only somebody who could decide the call may; nothing is
 // run. Refusals are a [capability.Error] fit for the room.
 func (g *Gate) Settle(ctx context.Context, executionID string, by capability.Actor, done bool, note string) (Execution, error) {
-	e, err := g.cfg.Ledger.Execution(ctx, executionID)
+	e, err := g.ledger.Execution(ctx, executionID)
 	if errors.Is(err, ErrNotFound) {
 		return Execution{}, capability.Fail(capability.CodeInternal).Because(err)
 	} else if err != nil {
@@ -134,7 +134,7 @@ func (g *Gate) Settle(ctx context.Context, executionID string, by capability.Act
 		Origin: e.Origin, Requirements: Requirements{Quorum: 1},
 	}
 	if e.ApprovalID != "" {
-		if a, err = g.cfg.Ledger.Approval(ctx, e.ApprovalID); err != nil {
+		if a, err = g.ledger.Approval(ctx, e.ApprovalID); err != nil {
 			return e, fmt.Errorf("read approval: %w", err)
 		}
 	}
@@ -155,7 +155,7 @@ func (g *Gate) Settle(ctx context.Context, executionID string, by capability.Act
 	s := Settlement{By: by, Done: done, Note: note, At: now}
 	ev := g.event(EventSettled, e, now, map[string]any{"done": done, "asker": e.Actor.ID})
 	ev.Actor = capability.Actor{ID: by.ID, Kind: by.Kind}
-	if err := g.cfg.Ledger.Settle(ctx, e.ID, s, ev); errors.Is(err, ErrState) {
+	if err := g.ledger.Settle(ctx, e.ID, s, ev); errors.Is(err, ErrState) {
 		return e, capability.Failed("Somebody has already settled it.", true)
 	} else if err != nil {
 		return e, fmt.Errorf("record settlement: %w", err)

@@ -35,7 +35,7 @@ func TestR143Decide(t *testing.T) {
 			equal(t, "by", a.DecidedBy, user(bob))
 			equal(t, "at", a.DecidedAt, w.clock)
 			equal(t, "comment", a.Comment, "so be it")
-			equal(t, "R185 who is on record", w.last().Actor, user(bob))
+			t.Run("R185", func(t *testing.T) { equal(t, "who is on record", w.last().Actor, user(bob)) })
 			equal(t, "deciding runs nothing", w.runs(), 0)
 			code := capability.CodeApprovalConsumed
 			if !yes {
@@ -90,7 +90,7 @@ func TestDecideChecksInOrder(t *testing.T) {
 	}
 }
 
-func TestDecideUnknown(t *testing.T) {
+func TestR141DecideUnknown(t *testing.T) {
 	w := one(t, gate.Config{}, kit{meta: gated})
 	for name, do := range map[string]func(id string) error{
 		"decide": func(id string) error { _, err := w.vote(id, bob, true); return err },
@@ -98,7 +98,7 @@ func TestDecideUnknown(t *testing.T) {
 	} {
 		err := do("apr_none")
 		if e, ok := errors.AsType[*capability.Error](err); !ok || e.Code != capability.CodeInternal || e.Stage != capability.StageApproval {
-			t.Errorf("R141 %s: %v", name, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

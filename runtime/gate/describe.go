@@ -3,8 +3,10 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
-	"sync"
+
+	"github.com/rs/zerolog"
 
 	"moothall/runtime/capability"
 	"moothall/runtime/policy"
@@ -13,11 +15,13 @@ import (
 // Descriptor is what a listing tells of a tool.
 type Descriptor struct {
 	ID          string
+	Name        string // what it is called on the surface that was asked for
 	Description string
 	InputSchema json.RawMessage
 	SideEffect  capability.SideEffect
 	Risk        capability.Risk
 	Tags        []string
+	Annotations map[string]any
 	// RequiresApproval: the tool, or a policy for this actor, asks for a yes.
 	RequiresApproval bool
 }
@@ -30,10 +34,9 @@ type Scope struct {
 	IDs  []string
 }
 
+func (s Scope) narrows() bool { return s.Tags != nil || s.IDs != nil }
+
 func (s Scope) holds(t *tool) bool {
-	if s.Tags == nil && s.IDs == nil {
-		return true
-	}
 	return slices.Contains(s.IDs, t.ID) ||
 		slices.ContainsFunc(s.Tags, func(tag string) bool { return slices.Contains(t.Meta.Tags, tag) })
 }
@@ -52,11 +55,20 @@ func (g *Gate) DescribeScope(ctx context.Context, s capability.Surface, actor ca
 	if !actor.Valid() {
 		return nil, capability.Fail(capability.CodeUnauthenticated)
 	}
-	var tools []*tool
-	for _, id := range g.order {
-		if t := g.tools[id]; t.Meta.Exposed(s) && scope.holds(t) {
-			tools = append(tools, t)
-		}
+	ctx, span := g.spanOf(ctx, SpanDiscovery, func() []Attr { return g.who("", s, actor, "") })
+	list, err := g.list(ctx, s, actor, scope)
+	if err != nil {
+		span.set(Attr{AttrErrorCode, string(capability.CodeOf(err))})
+	}
+	span.set(Attr{AttrCount, len(list)})
+	span.end(err != nil)
+	return list, err
+}
+
+func (g *Gate) list(ctx context.Context, s capability.Surface, actor capability.Actor, scope Scope) ([]Descriptor, error) {
+	tools := g.Governance().exposed[s]
+	if scope.narrows() {
+		tools = slices.DeleteFunc(slices.Clone(tools), func(t *tool) bool { return !scope.holds(t) })
 	}
 	bctx, cancel := context.WithTimeout(ctx, g.cfg.DiscoveryBudget)
 	defer cancel()
@@ -69,38 +81,42 @@ func (g *Gate) DescribeScope(ctx context.Context, s capability.Surface, actor ca
 		e.Stage = capability.StageDiscovery
 		return nil, e
 	}
-	var out []Descriptor
+	out := make([]Descriptor, 0, len(tools))
 	for i, t := range tools {
 		if stances[i] == policy.StanceDeny || stances[i] == policy.StanceHide {
 			continue
 		}
 		out = append(out, Descriptor{
-			ID: t.ID, Description: t.Meta.Description, InputSchema: slices.Clone(t.InputSchema),
+			ID: t.ID, Name: t.Name(s), Description: t.Meta.Description, InputSchema: slices.Clone(t.InputSchema),
 			SideEffect: t.Meta.SideEffect, Risk: t.Meta.Risk, Tags: slices.Clone(t.Meta.Tags),
+			Annotations:      maps.Clone(t.Meta.Annotations),
 			RequiresApproval: t.Meta.Approval.Required || stances[i] == policy.StanceRequireApproval,
 		})
 	}
+	g.discovered(ctx, s, actor, out)
 	return out, nil
 }
 
-// discover asks the discovery policies of each tool, some tools at a time.
-func (g *Gate) discover(ctx context.Context, tools []*tool, s capability.Surface, actor capability.Actor) []policy.Stance {
-	stances := make([]policy.Stance, len(tools))
-	slots := make(chan struct{}, g.cfg.PolicyConcurrency)
-	var wg sync.WaitGroup
-	for i, t := range tools {
-		if !policy.Speaks(t.policies, policy.PhaseDiscovery) {
-			stances[i] = policy.StanceAllow
-			continue
-		}
-		slots <- struct{}{} // it is given back when the policies have answered or their time is over
-		wg.Go(func() {
-			defer func() { <-slots }()
-			stances[i] = policy.Evaluate(ctx, t.policies, policy.Request{
-				Phase: policy.PhaseDiscovery, CapabilityID: t.ID, Meta: t.Meta, Surface: s, Actor: actor,
-			}, g.cfg.PolicyTimeout).Stance
-		})
+// discovered puts a listing on record. Nothing was changed by it, so one that
+// cannot be recorded is only logged.
+func (g *Gate) discovered(ctx context.Context, s capability.Surface, actor capability.Actor, list []Descriptor) {
+	ids := make([]string, len(list))
+	for i, d := range list {
+		ids[i] = d.ID
 	}
-	wg.Wait()
-	return stances
+	slices.Sort(ids)
+	b, err := json.Marshal(ids) // ids are plain words: this is the canonical form
+	if err != nil {
+		b = nil
+	}
+	data := map[string]any{"count": len(list), "surface": s, "digest": HashOf(b)}
+	if g.cfg.Audit.Verbose {
+		data["ids"] = ids
+	}
+	ev := Event{
+		Type: EventDiscovered, At: g.now(), Surface: s, Actor: capability.Actor{ID: actor.ID, Kind: actor.Kind}, Data: data,
+	}
+	if err := g.ledger.Record(ctx, ev); err != nil {
+		zerolog.Ctx(ctx).Warn().Err(err).Msg("Could not record a listing")
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -70,10 +71,10 @@ func TestR165Scope(t *testing.T) {
 				return allow, nil
 			}, all...)
 			equal(t, "listed", listed(t, w, tt.scope), tt.want)
-			equal(t, "R168 asked about", int(asked.Load()), len(tt.want))
+			t.Run("R168", func(t *testing.T) { equal(t, "asked about", int(asked.Load()), len(tt.want)) })
 			c := call("k")
 			c.CapabilityID = "a"
-			wants(t, w.invoke(c), completed, "") // R169
+			t.Run("R169", func(t *testing.T) { wants(t, w.invoke(c), completed, "") })
 		})
 	}
 }
@@ -102,7 +103,7 @@ func TestR175Concurrency(t *testing.T) {
 	}
 }
 
-func TestR176TheFirstIsSlow(t *testing.T) {
+func TestR176R177TheFirstIsSlow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := listing(t, gate.Config{}, func(_ context.Context, id string) (policy.Decision, error) {
 			switch id {
@@ -159,5 +160,29 @@ func TestToolPolicies(t *testing.T) {
 	w.cfg.ToolPolicies = map[string][]policy.Policy{"hall.none": {nil}}
 	if _, err := gate.New(w.cfg); err == nil || !strings.Contains(err.Error(), "hall.none") || !strings.Contains(err.Error(), "no name") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// A policy that ignores its context holds up its own tool, for its own time.
+func TestR177ADeafPolicyIsLeftBehind(t *testing.T) {
+	for name, deaf := range map[string]func(){
+		"asleep": func() { time.Sleep(time.Hour) },
+		"gone":   runtime.Goexit,
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := listing(t, gate.Config{PolicyTimeout: time.Second, PolicyConcurrency: 1}, func(_ context.Context, id string) (policy.Decision, error) {
+					if id == "b" || id == "d" {
+						deaf()
+					}
+					return allow, nil
+				}, "a", "b", "c", "d", "e")
+				begun := time.Now()
+				equal(t, "listed", listed(t, w, gate.Scope{}), []string{"a", "c", "e"})
+				equal(t, "took", time.Since(begun), 2*time.Second)
+				time.Sleep(2 * time.Hour) // a late answer changes nothing
+				equal(t, "listed", listed(t, w, gate.Scope{IDs: []string{"a", "e"}}), []string{"a", "e"})
+			})
+		})
 	}
 }

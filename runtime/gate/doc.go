@@ -17,7 +17,17 @@
 // stays so until a person settles it ([Gate.Settle]); only tools that write
 // nothing or declare themselves idempotent are run again.
 //
-// A tool given to [New] cannot be taken out, so nothing else can run it. The
-// gate knows neither Matrix nor SQL. A [Gate] is safe for concurrent use; stored
-// times are UTC.
+// Tools and policies are frozen together in a [Governance]; each call works on the
+// one in force when it came ([Gate.Swap]). A tool given to it cannot be taken out,
+// so nothing else can run it.
+//
+// Every step leaves an event in the ledger, and then in the sinks of [Audit]: at
+// most once, in order, off the call's path, except that with Strict no handler is
+// entered before every sink has the start. A handler that outlives its time-out
+// does not hold its call; how it ends is audited late. [Gate.Drain] waits for what
+// is under way, a [Gate.Scope] for its own part of it. What a process that dies
+// had not yet delivered is in the ledger and not in the sinks.
+//
+// The gate knows neither Matrix nor SQL. A [Gate] is safe for concurrent use;
+// stored times are UTC.
 package gate

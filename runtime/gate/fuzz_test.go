@@ -2,8 +2,13 @@ package gate_test
 
 import (
 	"encoding/json"
+	"errors"
+	"slices"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/gowebpki/jcs"
 
 	"moothall/runtime/capability"
 	"moothall/runtime/gate"
@@ -76,4 +81,48 @@ func FuzzSchema(f *testing.F) {
 			t.Fatalf("%q and %q took %s", schema, in, took)
 		}
 	})
+}
+
+// The canonical form is what a library of its own makes of the same bytes, and
+// what it refuses is refused.
+func FuzzCanonicalAgrees(f *testing.F) {
+	for _, s := range []string{
+		`{"b":1,"a":[true,false,null]}`, `"\ud83d\ude00\u0000\/\b\f\n\r\t\"\\\u007f"`, `"\ud800"`, `"\udc00\ud800"`, `[1e21,1e-7,-0,0.1,1E+2,123456789012345678]`,
+		`{"\ud83d\ude00":1,"\ufb33":2,"\ue000":3,"a":4}`, `{"a":1,"a":2}`, `{"a":1,"\u0061":2}`, `01`, `1.`, `.1`, `-`, `+1`, `1e`, `nul`, `truex`, `[1,]`, `{"a":}`, `{,}`, `[`, ` 1 `, `1 2`,
+		"\"\t\"", "\u00a01", `"`, `"\`, `"\u12`, `"\x"`, `-0.0`, `5e-324`, `1e400`, `-1e400`, `9007199254740992`, `9007199254740993`, `999999999999999`, "\"\u2028\"",
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		got, err := gate.Canonical(in)
+		want, werr := reference(in)
+		if (err == nil) != (werr == nil) {
+			t.Fatalf("%q: got %s, %v; want %s, %v", in, got, err, want, werr)
+		}
+		if err == nil && string(got) != string(want) {
+			t.Fatalf("%q: got %s; want %s", in, got, want)
+		}
+		if err != nil {
+			return
+		}
+		again, err := gate.Canonical(got)
+		if err != nil || string(again) != string(got) {
+			t.Fatalf("%q: its form %s became %s, %v", in, got, again, err)
+		}
+	})
+}
+
+var errReference = errors.New("refused")
+
+// reference makes the canonical form with the standard library's decoder and the
+// jcs library.
+func reference(in []byte) ([]byte, error) {
+	if len(in) > 256<<10 || !utf8.Valid(in) || gate.Scan(in, gate.MaxDepth, gate.Survives) != nil {
+		return nil, errReference
+	}
+	arr, err := jcs.Transform(slices.Concat([]byte{'['}, in, []byte{']'}))
+	if err != nil {
+		return nil, err
+	}
+	return arr[1 : len(arr)-1], nil
 }

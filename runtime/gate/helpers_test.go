@@ -377,17 +377,27 @@ func wants(t *testing.T, r capability.Result, s capability.Status, c capability.
 
 func equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
-	g, err := json.Marshal(got)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := json.Marshal(want)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(g) != string(h) {
+	g, h := normal(t, got), normal(t, want)
+	if g != h {
 		t.Fatalf("%s: got %s; want %s", what, g, h)
 	}
+}
+
+// normal gives v as JSON with the fields in one order.
+func normal(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var m any
+	if err := json.Unmarshal(b, &m); err != nil {
+		t.Fatal(err)
+	}
+	if b, err = json.Marshal(m); err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
 }
 
 // rule is a policy made of a function.

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"moothall/runtime/capability"
@@ -28,11 +30,20 @@ type Call struct {
 // pass carries one execution through the stages.
 type pass struct {
 	e        Execution
+	gov      *Governance // one snapshot for the whole call
 	tool     *tool
-	input    json.RawMessage // canonical
+	canon    json.RawMessage // the input as it came, canonical; nil if it is not JSON
+	input    json.RawMessage // canonical, with defaults: what is decided on and runs
 	approval *Approval       // the one it runs under
+	rerun    bool            // the handler may have been entered before, by a process that died
+	inline   bool            // that approval was given in this call and is not in the ledger
 	rt       *capability.Context
 	records  []policy.Record
+	fault    error // why there is no canonical form
+
+	canonHash string
+	tree      any           // what canon says
+	ended     chan struct{} // closed when the end of the call is on record
 }
 
 // Invoke takes a call through the stages and gives its envelope. A repeat under
@@ -49,38 +60,65 @@ func (g *Gate) Invoke(ctx context.Context, c Call) (capability.Result, error) {
 	if c.Key == "" || c.CapabilityID == "" || c.Surface == "" {
 		return capability.Result{}, errors.New("gate: a call needs a key, a capability id and a surface")
 	}
-	now := g.now()
-	e := Execution{
-		ID: newID("exe"), Key: c.Key, CapabilityID: c.CapabilityID, ClaimHash: claimHash(c.Input),
-		Actor: c.Actor, Surface: c.Surface, Origin: c.Origin, CorrelationID: c.CorrelationID,
-		State: ExecClaimed, CreatedAt: now,
-	}
-	have, fresh, err := g.cfg.Ledger.Claim(ctx, e, g.event(EventRequested, e, now, g.classOf(c.CapabilityID)))
-	if err != nil {
-		return capability.Result{}, fmt.Errorf("claim: %w", err)
-	}
-	p := &pass{e: have}
-	if !fresh && have.State != ExecClaimed {
-		return g.repeat(ctx, p)
-	}
-	return g.decideAndRun(ctx, p, c.Input)
-}
-
-// classOf labels the requested event when the id resolves.
-func (g *Gate) classOf(id string) map[string]any {
-	t, ok := g.tools[id]
-	if !ok {
-		return nil
-	}
-	return map[string]any{"side_effect": t.Meta.SideEffect, "risk": t.Meta.Risk}
-}
-
-// decideAndRun is stages 3 to 15 of a fresh call.
-func (g *Gate) decideAndRun(ctx context.Context, p *pass, raw json.RawMessage) (capability.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return capability.Result{}, fmt.Errorf("not begun: %w", err)
 	}
-	t, ok := g.tools[p.e.CapabilityID]
+	ctx, span := g.callSpan(ctx, c.CapabilityID, c.Surface, c.Actor, c.CorrelationID)
+	res, err := g.invoke(ctx, c)
+	span.finish(res, err)
+	return res, err
+}
+
+func (g *Gate) invoke(ctx context.Context, c Call) (capability.Result, error) {
+	now := g.now()
+	p := &pass{gov: g.Governance()}
+	hash := p.read(c.Input)
+	e := Execution{
+		ID: newID("exe"), Key: c.Key, CapabilityID: c.CapabilityID, ClaimHash: hash,
+		Actor: c.Actor, Surface: c.Surface, Origin: c.Origin, CorrelationID: c.CorrelationID,
+		Trace: g.inject(ctx), State: ExecClaimed, CreatedAt: now,
+	}
+	have, fresh, err := g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, p.gov.classOf(c.CapabilityID)))
+	if err != nil {
+		return capability.Result{}, fmt.Errorf("claim: %w", err)
+	}
+	p.e = have
+	if !fresh && have.State != ExecClaimed {
+		return g.repeat(ctx, p)
+	}
+	return g.decideAndRun(ctx, p)
+}
+
+// read makes the input canonical, once, and gives the hash the claim is made
+// under: that of the canonical form where there is one, else of the bytes as they
+// came, so that a malformed request can be journalled, too.
+func (p *pass) read(raw json.RawMessage) string {
+	if len(raw) == 0 {
+		p.canon, p.tree = json.RawMessage("{}"), map[string]any{}
+		p.canonHash = HashOf(p.canon)
+		return HashOf(raw)
+	}
+	if p.canon, p.tree, p.fault = canonical(raw); p.fault != nil {
+		return HashOf(raw)
+	}
+	p.canonHash = HashOf(p.canon)
+	return p.canonHash
+}
+
+// classOf labels the requested event when the id resolves.
+func (v *Governance) classOf(id string) map[string]any {
+	if t, ok := v.tools[id]; ok {
+		return t.class
+	}
+	return nil
+}
+
+// decideAndRun is stages 3 to 15 of a fresh call.
+func (g *Gate) decideAndRun(ctx context.Context, p *pass) (capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	t, ok := p.gov.tools[p.e.CapabilityID]
 	switch {
 	case !ok:
 		return g.deny(ctx, p, EventDenied, "unknown", capability.Fail(capability.CodeNotFound))
@@ -88,7 +126,7 @@ func (g *Gate) decideAndRun(ctx context.Context, p *pass, raw json.RawMessage) (
 		return g.deny(ctx, p, EventDenied, "not-exposed", capability.Fail(capability.CodeNotFound))
 	}
 	p.tool = t
-	if cerr := p.validate(raw); cerr != nil {
+	if cerr := p.validate(true); cerr != nil {
 		return g.fail(ctx, p, cerr)
 	}
 	if !p.e.Actor.Valid() {
@@ -98,17 +136,31 @@ func (g *Gate) decideAndRun(ctx context.Context, p *pass, raw json.RawMessage) (
 	if res != nil || err != nil {
 		return value(res), err
 	}
-	if t.Meta.Approval.Required || len(o.Demands) > 0 {
-		return g.pend(ctx, p, o.Demands)
+	demands := o.Demands
+	if t.Meta.Approval.Required || len(demands) > 0 {
+		if res, err := g.approve(ctx, p, demands); res != nil || err != nil {
+			return value(res), err
+		}
 	}
 	o, res, err = g.policies(ctx, p, policy.PhaseExecution)
 	if res != nil || err != nil {
 		return value(res), err
 	}
-	if len(o.Demands) > 0 {
-		return g.pend(ctx, p, o.Demands)
+	if len(o.Demands) > 0 && !g.satisfied(p, slices.Concat(demands, o.Demands)) {
+		if res, err := g.approve(ctx, p, slices.Concat(demands, o.Demands)); res != nil || err != nil {
+			return value(res), err
+		}
 	}
 	return g.startAndRun(ctx, p)
+}
+
+// satisfied reports whether the approval the call holds is what demands ask for.
+func (g *Gate) satisfied(p *pass, demands []policy.Decision) bool {
+	if p.approval == nil {
+		return false
+	}
+	_, want := g.merge(p.tool, demands)
+	return covers(p.approval.Requirements, want)
 }
 
 func value(r *capability.Result) capability.Result {
@@ -118,36 +170,49 @@ func value(r *capability.Result) capability.Result {
 	return *r
 }
 
-// validate makes the input canonical and checks it against the schema. What
-// passes here is byte for byte what is approved and what runs.
-func (p *pass) validate(raw json.RawMessage) *capability.Error {
-	bad := capability.Fail(capability.CodeInputInvalid)
-	if len(raw) == 0 {
-		raw = json.RawMessage("{}")
+// validate puts the defaults in and checks the input against the schema. What
+// passes here is byte for byte what is approved and what runs. Without defaults
+// it only checks: what was approved is not added to.
+func (p *pass) validate(defaults bool) *capability.Error {
+	c, v, err := p.canon, p.tree, p.fault
+	hash := p.canonHash
+	if err == nil && defaults && p.tool.fill != nil {
+		c, v, err = p.tool.fill.fill(c)
+		hash = HashOf(c)
 	}
-	c, err := Canonical(raw)
 	if err != nil {
-		bad.Issues = []capability.Issue{{Message: err.Error()}}
-		return bad
+		return invalid(capability.Issue{Message: err.Error()})
 	}
-	if issues := check(p.tool.in, c); len(issues) > 0 {
-		bad.Issues = issues
-		return bad
+	if issues := checkTree(p.tool.in, v); len(issues) > 0 {
+		return invalid(issues...)
 	}
-	p.input, p.e.InputHash = c, HashOf(c)
+	p.input, p.e.InputHash = c, hash
 	return nil
+}
+
+func invalid(issues ...capability.Issue) *capability.Error {
+	e := capability.Fail(capability.CodeInputInvalid)
+	e.Issues = issues
+	return e
 }
 
 // policies asks one phase. A non-nil result ends the call.
 func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.Outcome, *capability.Result, error) {
+	if !p.tool.has(ph) {
+		return policy.Outcome{Stance: policy.StanceAllow}, nil, nil
+	}
 	r := policy.Request{
-		Phase: ph, CapabilityID: p.e.CapabilityID, Meta: p.tool.Meta,
+		Phase: ph, CapabilityID: p.e.CapabilityID, Meta: shown(p.tool.Meta),
 		Surface: p.e.Surface, Actor: p.e.Actor, Input: p.input,
 	}
 	if p.approval != nil {
 		r.ApprovalID = p.approval.ID
 	}
-	o := policy.Evaluate(ctx, p.tool.policies, r, g.cfg.PolicyTimeout)
+	sctx, span := g.spanOf(ctx, SpanPolicies, func() []Attr {
+		return []Attr{{AttrCapability, p.e.CapabilityID}, {AttrExecution, p.e.ID}, {AttrPhase, string(ph)}}
+	})
+	o := policy.Evaluate(sctx, p.tool.policies, r, g.cfg.PolicyTimeout)
+	span.end(o.Failed)
 	if err := ctx.Err(); o.Failed && err != nil {
 		// The caller went away; that is no verdict.
 		return o, nil, fmt.Errorf("not begun: %w", err)
@@ -176,6 +241,12 @@ func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.O
 	return o, &res, err
 }
 
+// shown is what a policy may see of a tool: nothing that it could change.
+func shown(m capability.Meta) capability.Meta {
+	m.Names, m.Annotations = maps.Clone(m.Names), maps.Clone(m.Annotations)
+	return m
+}
+
 // startAndRun records the start, then runs. The start is the last point where
 // nothing has happened yet.
 func (g *Gate) startAndRun(ctx context.Context, p *pass) (capability.Result, error) {
@@ -194,14 +265,21 @@ func (g *Gate) start(ctx context.Context, p *pass) (capability.Result, error) {
 	s := Start{
 		ExecutionID: p.e.ID, Input: p.input, InputHash: p.e.InputHash, Revision: p.e.Revision, At: now,
 	}
-	if p.approval != nil {
+	if p.approval != nil && !p.inline {
 		s.ApprovalID = p.approval.ID
 		p.e.ApprovalID = p.approval.ID
 	}
 	s.Event = g.event(EventStarted, p.e, now, map[string]any{"attempt": 1})
-	if err := g.cfg.Ledger.Start(ctx, s); errors.Is(err, ErrState) {
+	if p.inline {
+		s.Event.ApprovalID = p.approval.ID
+		s.Event.Data["inline"] = true
+	}
+	switch err := g.ledger.Start(ctx, s); {
+	case errors.Is(err, ErrState):
 		return g.lostStart(ctx, p)
-	} else if err != nil {
+	case errors.Is(err, errUnaudited):
+		return g.fail(ctx, p, capability.Fail(capability.CodeAuditUnavailable).Because(err))
+	case err != nil:
 		return capability.Result{}, fmt.Errorf("record start: %w", err)
 	}
 	p.e.State, p.e.StartedAt = ExecStarted, now
@@ -249,7 +327,7 @@ func (g *Gate) end(ctx context.Context, p *pass, from []ExecState, et EventType,
 // standing gives the envelope that somebody else recorded meanwhile for the same
 // execution; there is only ever one.
 func (g *Gate) standing(ctx context.Context, p *pass, lost error) (capability.Result, error) {
-	e, err := g.cfg.Ledger.Execution(ctx, p.e.ID)
+	e, err := g.ledger.Execution(ctx, p.e.ID)
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("read execution: %w", err)
 	}

@@ -50,7 +50,7 @@ func faces(t *testing.T, r capability.Result) string {
 
 // R037, R038, R164: what is unknown, unexposed or hidden looks the same, byte for
 // byte, even to somebody who sends nonsense; the audit has the truth.
-func TestR037Concealment(t *testing.T) {
+func TestR037R038Concealment(t *testing.T) {
 	hide := rule{"hides", nil, func(_ context.Context, r policy.Request) (policy.Decision, error) {
 		if r.CapabilityID == "hall.hidden" {
 			return policy.Decision{Stance: policy.StanceHide}, nil
@@ -167,9 +167,9 @@ func TestR041ActorComesAfterInput(t *testing.T) {
 func TestR043ProgrammerErrors(t *testing.T) {
 	w := one(t, gate.Config{}, kit{})
 	for name, change := range map[string]func(*gate.Call){
-		"no key":        func(c *gate.Call) { c.Key = "" },
-		"no capability": func(c *gate.Call) { c.CapabilityID = "" },
-		"no surface":    func(c *gate.Call) { c.Surface = "" }, // R046: Go has no default surface
+		"no key":          func(c *gate.Call) { c.Key = "" },
+		"no capability":   func(c *gate.Call) { c.CapabilityID = "" },
+		"R046 no surface": func(c *gate.Call) { c.Surface = "" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := call("k")
@@ -326,8 +326,10 @@ func TestR061Timeout(t *testing.T) {
 		equal(t, "stage", res.Error.Stage, capability.StageTimeout)
 		equal(t, "retryable", res.Error.Face().Retryable, true)
 		equal(t, "effect", res.Effect, capability.EffectUnknown)
-		equal(t, "events", w.types(gate.EventFilter{}), []gate.EventType{gate.EventRequested, gate.EventStarted, gate.EventCancelled})
-		equal(t, "code on record", w.last().Data["code"], any("TIMEOUT"))
+		synctest.Wait() // for the late end of the handler, which is told apart
+		equal(t, "events", w.types(gate.EventFilter{}), []gate.EventType{gate.EventRequested, gate.EventStarted, gate.EventCancelled, gate.EventCompleted})
+		equal(t, "code on record", w.events(gate.EventFilter{})[2].Data["code"], any("TIMEOUT"))
+		equal(t, "late", w.last().Data["late"], any(true))
 		if <-why == nil {
 			t.Error("the handler was not told")
 		}
@@ -419,7 +421,8 @@ func TestR063AHandlerThatIgnoresItsContext(t *testing.T) {
 		again := w.invoke(call("k"))
 		wants(t, again, cancelled, capability.CodeTimeout)
 		equal(t, "output", string(again.Output), "")
-		equal(t, "events", len(w.events(gate.EventFilter{})), 3)
+		equal(t, "events", w.types(gate.EventFilter{}), []gate.EventType{gate.EventRequested, gate.EventStarted, gate.EventCancelled, gate.EventCompleted})
+		equal(t, "how it ended", w.last().Data, map[string]any{"late": true, "attempt": 1})
 	})
 }
 
@@ -485,4 +488,41 @@ func TestNewReportsEveryFault(t *testing.T) {
 			t.Errorf("%q is not in %v", part, err)
 		}
 	}
+}
+
+// Q5: somebody who goes away between the start and the handler has nothing run,
+// and nothing is unknown.
+func TestQ5CancelledBetweenStartAndHandler(t *testing.T) {
+	ctx, stop := context.WithCancel(t.Context())
+	w := one(t, gate.Config{}, kit{})
+	w.ledger.Ledger = &goneAtStart{w.ledger.Ledger, stop}
+	res, err := w.Invoke(ctx, call("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	wants(t, res, cancelled, capability.CodeCancelled)
+	equal(t, "runs", w.runs(), 0)
+	equal(t, "effect", res.Effect, "")
+	equal(t, "events", w.types(gate.EventFilter{}), []gate.EventType{gate.EventRequested, gate.EventStarted, gate.EventCancelled})
+	for name, f := range map[string]func() error{
+		"invoke": func() error { _, err := w.Invoke(ctx, call("other")); return err },
+		"resume": func() error { _, err := w.Resume(ctx, "apr_1", gate.ResumeOptions{}); return err },
+	} {
+		if f() == nil {
+			t.Errorf("%s of somebody who is gone got an envelope", name)
+		}
+	}
+	equal(t, "nothing was claimed", len(w.events(gate.EventFilter{})), 3)
+}
+
+// goneAtStart is a ledger after whose start the caller goes away.
+type goneAtStart struct {
+	gate.Ledger
+	stop func()
+}
+
+func (l *goneAtStart) Start(ctx context.Context, s gate.Start) error {
+	err := l.Ledger.Start(ctx, s)
+	l.stop()
+	return err
 }

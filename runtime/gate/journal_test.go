@@ -129,7 +129,7 @@ func TestStartedAndNotFinished(t *testing.T) {
 	})
 }
 
-func TestClaimedIsContinued(t *testing.T) {
+func TestR117ClaimedIsContinued(t *testing.T) {
 	for _, step := range []string{"start", "pend"} {
 		t.Run(step, func(t *testing.T) {
 			k := kit{}
@@ -139,7 +139,7 @@ func TestClaimedIsContinued(t *testing.T) {
 			}
 			w := one(t, gate.Config{}, k)
 			w.ledger.fail[step] = 1
-			if res, err := w.Invoke(t.Context(), call("k")); !errors.Is(err, errFault) { // R117, in Go's way
+			if res, err := w.Invoke(t.Context(), call("k")); !errors.Is(err, errFault) {
 				t.Fatalf("gave %+v, %v", res, err)
 			}
 			equal(t, "runs", w.runs(), 0)

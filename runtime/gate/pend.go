@@ -11,21 +11,40 @@ import (
 	"moothall/runtime/policy"
 )
 
-// pend puts the question to people and lets go of everything.
-func (g *Gate) pend(ctx context.Context, p *pass, demands []policy.Decision) (capability.Result, error) {
+// approve gets a yes for the call: now, where it is configured and somebody is
+// there ([Approvals]), else by putting the question to people and letting go of
+// everything. A nil result means that the call holds its approval and goes on.
+func (g *Gate) approve(ctx context.Context, p *pass, demands []policy.Decision) (*capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("not begun: %w", err)
+	}
 	reasons, r := g.merge(p.tool, demands)
-	return g.ask(ctx, p, reasons, r, g.window(p.tool, demands))
+	ctx, span := g.approvalSpan(ctx, p)
+	res, err := g.ask(ctx, p, reasons, r, g.window(p.tool, demands))
+	span.asked(res, err)
+	return res, err
 }
 
-func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirements, window time.Duration) (capability.Result, error) {
-	if err := ctx.Err(); err != nil {
-		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirements, window time.Duration) (*capability.Result, error) {
+	a, cerr := g.question(p, reasons, r, window)
+	if cerr != nil {
+		return ended(g.fail(ctx, p, cerr))
 	}
+	if g.cfg.Approvals.Handler != nil {
+		return g.askInline(ctx, p, a)
+	}
+	return ended(g.suspend(ctx, p, a))
+}
+
+func ended(r capability.Result, err error) (*capability.Result, error) { return &r, err }
+
+// question makes the approval that is to be asked for.
+func (g *Gate) question(p *pass, reasons []string, r Requirements, window time.Duration) (Approval, *capability.Error) {
 	now := g.now()
 	a := Approval{
 		ID: newID("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
-		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID,
-		Input: p.input, InputHash: HashOf(p.input), SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
+		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID, Trace: p.e.Trace,
+		Input: p.input, InputHash: p.e.InputHash, SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
 		State: ApprovalPending, RequestedAt: now, Reasons: reasons, Requirements: r,
 	}
 	if window != Never {
@@ -33,19 +52,24 @@ func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirement
 	}
 	d, err := Digest(a)
 	if err != nil {
-		return g.fail(ctx, p, capability.Fail(capability.CodeApprovalUnserializable).Because(err))
+		return a, capability.Fail(capability.CodeApprovalUnserializable).Because(err)
 	}
 	a.Digest = d
-	p.e.ApprovalID, p.e.InputHash = a.ID, a.InputHash
+	return a, nil
+}
+
+// suspend keeps the question and ends the call with it.
+func (g *Gate) suspend(ctx context.Context, p *pass, a Approval) (capability.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	p.e.ApprovalID = a.ID
 	res := capability.Result{
 		Status: capability.StatusApprovalRequired, ExecutionID: p.e.ID, ApprovalID: a.ID, ExpiresAt: a.ExpiresAt,
 	}
-	err = g.cfg.Ledger.Pend(ctx, Pend{
+	err := g.ledger.Pend(ctx, Pend{
 		ExecutionID: p.e.ID, Approval: a, Result: res,
-		Event: g.event(EventApprovalRequested, p.e, now, map[string]any{
-			"reasons": len(a.Reasons), "types": a.Requirements.Types, "quorum": a.Requirements.Quorum,
-			"expires_at": a.ExpiresAt,
-		}),
+		Event: g.event(EventApprovalRequested, p.e, a.RequestedAt, a.summary()),
 	})
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("record approval: %w", err)
@@ -53,12 +77,24 @@ func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirement
 	return res, nil
 }
 
+// summary is what the audit says of a question.
+func (a Approval) summary() map[string]any {
+	m := map[string]any{
+		"reasons": len(a.Reasons), "types": a.Requirements.Types, "quorum": a.Requirements.Quorum, "expires_at": a.ExpiresAt,
+	}
+	if len(a.Requirements.Groups) > 0 {
+		m["groups"] = a.Requirements.Groups
+	}
+	return m
+}
+
 // merge joins the tool's own gate and the policies' demands: all reasons, all
-// types, the highest quorum.
+// types and groups, the highest quorum.
 func (g *Gate) merge(t *tool, demands []policy.Decision) ([]string, Requirements) {
 	var reasons []string
 	r := Requirements{Types: []string{}, Groups: []string{}, Quorum: 1}
-	add := func(kind string, quorum int) {
+	add := func(kind string, quorum int, groups []string) {
+		r.Groups = union(r.Groups, groups)
 		if kind != "" && !slices.Contains(r.Types, kind) {
 			r.Types = append(r.Types, kind)
 		}
@@ -66,11 +102,11 @@ func (g *Gate) merge(t *tool, demands []policy.Decision) ([]string, Requirements
 	}
 	if s := t.Meta.Approval; s.Required {
 		reasons = append(reasons, fmt.Sprintf("Approval is required for %s.", t.ID))
-		add(s.Type, s.Quorum)
+		add(s.Type, s.Quorum, s.Groups)
 	}
 	for _, d := range demands {
 		reasons = append(reasons, d.Reason)
-		add(d.Type, d.Quorum)
+		add(d.Type, d.Quorum, d.Groups)
 	}
 	return reasons, r
 }
@@ -112,7 +148,7 @@ var ErrUndecided = errors.New("it cannot be told now who may decide")
 // [ErrUndecided] when nobody can tell yet. Other errors are faults of the
 // ledger: nothing was counted.
 func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
-	a, err := g.cfg.Ledger.Approval(ctx, d.ApprovalID)
+	a, err := g.ledger.Approval(ctx, d.ApprovalID)
 	if errors.Is(err, ErrNotFound) {
 		return Approval{}, noApproval().Because(err)
 	} else if err != nil {
@@ -146,7 +182,36 @@ func (g *Gate) Decide(ctx context.Context, d Decision) (Approval, error) {
 	default:
 		return a, g.refuse(ctx, a, d, capability.Fail(capability.CodeForbidden))
 	}
-	return g.cast(ctx, a, d, voter(a, ids))
+	groups, err := g.groups(ctx, a, d)
+	if cerr, ok := errors.AsType[*capability.Error](err); ok {
+		return a, g.refuse(ctx, a, d, cerr)
+	} else if err != nil {
+		return a, err
+	}
+	return g.cast(ctx, a, d, voter(a, ids), groups)
+}
+
+// groups lists which of the approval's groups the approver speaks for. A no
+// needs none. It is [ErrUndecided] when that cannot be told, and a refusal when
+// nobody could ever tell.
+func (g *Gate) groups(ctx context.Context, a Approval, d Decision) ([]string, error) {
+	if !d.Yes || len(a.Requirements.Groups) == 0 {
+		return nil, nil
+	}
+	if g.cfg.Groups == nil {
+		return nil, capability.Fail(capability.CodeForbidden).Say("It needs the yes of a group, and nobody knows who belongs to one here.")
+	}
+	var in []string
+	for _, name := range a.Requirements.Groups {
+		switch ans, why := g.cfg.Groups.Member(ctx, a, name, d.Approver); ans {
+		case AnswerYes:
+			in = append(in, name)
+		case AnswerCannotTell:
+			return nil, fmt.Errorf("%w: %s", ErrUndecided, why)
+		case AnswerNo:
+		}
+	}
+	return in, nil
 }
 
 // voter is the name under which the owner of ids votes on a: the one they voted
@@ -167,11 +232,11 @@ func noApproval() *capability.Error {
 	return e
 }
 
-func (g *Gate) cast(ctx context.Context, a Approval, d Decision, person string) (Approval, error) {
+func (g *Gate) cast(ctx context.Context, a Approval, d Decision, person string, groups []string) (Approval, error) {
 	now := g.now()
 	ev := g.approvalEvent(EventVoted, a, d.Approver, now, map[string]any{"yes": d.Yes, "cause": d.Cause})
-	after, err := g.cfg.Ledger.Cast(ctx, Vote{
-		ApprovalID: a.ID, Person: person, Actor: d.Approver, Yes: d.Yes, Comment: d.Comment, Cause: d.Cause, At: now,
+	after, err := g.ledger.Cast(ctx, Vote{
+		ApprovalID: a.ID, Person: person, Actor: d.Approver, Yes: d.Yes, Comment: d.Comment, Cause: d.Cause, Groups: groups, At: now,
 	}, ev)
 	if err == nil {
 		return after, nil
@@ -180,7 +245,7 @@ func (g *Gate) cast(ctx context.Context, a Approval, d Decision, person string) 
 		return a, fmt.Errorf("record vote: %w", err)
 	}
 	// Somebody was quicker, or the deadline came. Say which.
-	now2, err := g.cfg.Ledger.Approval(ctx, a.ID)
+	now2, err := g.ledger.Approval(ctx, a.ID)
 	if err != nil {
 		return a, fmt.Errorf("read approval: %w", err)
 	}
@@ -224,7 +289,7 @@ func (g *Gate) refuse(ctx context.Context, a Approval, d Decision, cerr *capabil
 	ev := g.approvalEvent(EventDecisionRefused, a, d.Approver, g.now(), map[string]any{
 		"code": cerr.Code, "yes": d.Yes, "cause": d.Cause, "state": a.State,
 	})
-	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+	if err := g.ledger.Record(ctx, ev); err != nil {
 		return fmt.Errorf("record refusal: %w", err)
 	}
 	return cerr

@@ -49,7 +49,7 @@ func TestR079Precedence(t *testing.T) {
 				ev := w.last()
 				equal(t, "event", ev.Type, gate.EventDenied)
 				equal(t, "reason", ev.Data["reason"], any(tt.reason))
-				equal(t, "stances", ev.Data["policies"], any([]policy.Record{{Policy: "a", Stance: pair[0].Stance}, {Policy: "b", Stance: pair[1].Stance}})) // R089
+				equal(t, "stances", ev.Data["policies"], any([]policy.Record{{Policy: "a", Stance: pair[0].Stance, Reason: pair[0].Reason}, {Policy: "b", Stance: pair[1].Stance, Reason: pair[1].Reason}})) // R089
 				equal(t, "hash", len(ev.InputHash), 64)
 				equal(t, "runs", w.runs(), 0)
 			})
@@ -243,10 +243,10 @@ func TestR104ExecutionOnlyDemand(t *testing.T) {
 	equal(t, "runs", w.runs(), 1)
 }
 
-func TestR161Describe(t *testing.T) {
+func TestR161R163R179Describe(t *testing.T) {
 	p := rule{"p", []policy.Phase{policy.PhaseDiscovery}, func(_ context.Context, r policy.Request) (policy.Decision, error) {
 		if r.Input != nil {
-			t.Error("R163 a listing shows input")
+			t.Error("a listing shows input")
 		}
 		switch r.CapabilityID {
 		case "hall.hidden":
@@ -279,7 +279,9 @@ func TestR161Describe(t *testing.T) {
 		}
 		equal(t, "listed", got, []string{"hall.open false", "hall.asks true", "hall.gated true"})
 	}
-	if _, err := w.Describe(t.Context(), capability.SurfaceCommand, capability.Actor{}); capability.CodeOf(err) != capability.CodeUnauthenticated {
-		t.Errorf("R171 without an actor: %v", err)
-	}
+	t.Run("R171 without an actor", func(t *testing.T) {
+		if _, err := w.Describe(t.Context(), capability.SurfaceCommand, capability.Actor{}); capability.CodeOf(err) != capability.CodeUnauthenticated {
+			t.Error(err)
+		}
+	})
 }

@@ -154,6 +154,13 @@ type Electors interface {
 	MayDecide(ctx context.Context, a Approval, approver capability.Actor) (ans Answer, why string)
 }
 
+// Groups knows who belongs to the groups that approvals name.
+type Groups interface {
+	// Member answers for one person and one group, now. why is a short sentence
+	// fit for the room when it cannot be told.
+	Member(ctx context.Context, a Approval, group string, who capability.Actor) (ans Answer, why string)
+}
+
 // People knows which identities belong to one person.
 type People interface {
 	// Identities lists every identity of the person who owns id, id itself and

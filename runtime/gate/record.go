@@ -2,6 +2,7 @@ package gate
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 
 	"moothall/runtime/capability"
@@ -48,6 +49,7 @@ type Execution struct {
 	Origin        Origin
 	CorrelationID string
 	ApprovalID    string // the approval it runs under, or the one it was suspended for
+	Trace         string // W3C traceparent of the call, empty if it is not traced
 	State         ExecState
 	Result        *capability.Result // the envelope, once there is one
 	CreatedAt     time.Time
@@ -93,10 +95,12 @@ func (s ApprovalState) Open() bool { return s == ApprovalPending || s == Approva
 
 // Requirements is what it takes to approve.
 type Requirements struct {
-	Types  []string `json:"types"`
+	Types []string `json:"types"`
+	// Groups are named groups; each needs a yes from at least one member. One
+	// person's yes counts for every group they are in.
 	Groups []string `json:"groups"`
-	// Quorum is how many different people must say yes; at least one. One no
-	// from somebody who may decide rejects.
+	// Quorum is how many different people must say yes; at least one. Everybody
+	// who may decide has a veto: one no rejects, whatever was said before.
 	Quorum int `json:"quorum"`
 }
 
@@ -110,6 +114,7 @@ type Approval struct {
 	Surface       capability.Surface
 	Origin        Origin
 	CorrelationID string
+	Trace         string          // W3C traceparent of the call that asked
 	Input         json.RawMessage // canonical, validated: byte for byte what will run
 	InputHash     string
 	Digest        string // binds everything that must not change; see [Digest]
@@ -143,7 +148,10 @@ type Vote struct {
 	Yes        bool             `json:"yes"`
 	Comment    string           `json:"comment,omitempty"`
 	Cause      string           `json:"cause,omitempty"` // what carried it: an event id
-	At         time.Time        `json:"at"`
+	// Groups are those of the approval's groups that the person was in when they
+	// voted. Kept with the vote: who leaves a group later did speak for it.
+	Groups []string  `json:"groups,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // Verdict is what the votes so far amount to.
@@ -157,19 +165,22 @@ const (
 )
 
 // Tally weighs votes, at most one per person, against r. One no rejects; the
-// quorum of different people approves; anything else is open. Every [Ledger]
-// uses it, so that no two stores can disagree.
+// quorum of different people approves if a member of each group is among them;
+// anything else is open. Every [Ledger] uses it, so that no two stores can
+// disagree.
 func Tally(r Requirements, votes []Vote) Verdict {
 	yes := make(map[string]bool, len(votes))
+	missing := slices.Clone(r.Groups)
 	for _, v := range votes {
 		if !v.Yes {
 			return VerdictRejected
 		}
 		if v.Person != "" {
 			yes[v.Person] = true
+			missing = slices.DeleteFunc(missing, func(g string) bool { return slices.Contains(v.Groups, g) })
 		}
 	}
-	if len(yes) >= max(r.Quorum, 1) {
+	if len(yes) >= max(r.Quorum, 1) && len(missing) == 0 {
 		return VerdictApproved
 	}
 	return VerdictOpen
@@ -181,6 +192,8 @@ type EventType string
 // The events. Their data holds ids, hashes, classes and durations, never
 // arguments or output.
 const (
+	// EventDiscovered is a listing: count, surface and a digest of what was listed.
+	EventDiscovered        EventType = "capabilities.discovered"
 	EventRequested         EventType = "capability.requested"
 	EventDenied            EventType = "capability.denied"
 	EventApprovalRequested EventType = "capability.approval_requested"
@@ -203,14 +216,14 @@ const (
 
 // Event is one audit row.
 type Event struct {
-	Type          EventType
-	At            time.Time
-	Surface       capability.Surface
-	Actor         capability.Actor // only id and kind are kept
-	ExecutionID   string
-	ApprovalID    string
-	CapabilityID  string
-	CorrelationID string
-	InputHash     string
-	Data          map[string]any
+	Type          EventType          `json:"type"`
+	At            time.Time          `json:"at"`
+	Surface       capability.Surface `json:"surface"`
+	Actor         capability.Actor   `json:"actor"` // only id and kind are kept
+	ExecutionID   string             `json:"execution_id,omitempty"`
+	ApprovalID    string             `json:"approval_id,omitempty"`
+	CapabilityID  string             `json:"capability_id,omitempty"`
+	CorrelationID string             `json:"correlation_id,omitempty"`
+	InputHash     string             `json:"input_hash,omitempty"`
+	Data          map[string]any     `json:"data,omitempty"`
 }

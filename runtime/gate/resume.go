@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 
 	"moothall/runtime/capability"
 	"moothall/runtime/policy"
@@ -29,7 +30,10 @@ type ResumeOptions struct {
 // before that leaves it as it was. A repeat under the same key gives the
 // recorded envelope. Errors are faults of the ledger, as for [Gate.Invoke].
 func (g *Gate) Resume(ctx context.Context, approvalID string, o ResumeOptions) (capability.Result, error) {
-	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
+	if err := ctx.Err(); err != nil {
+		return capability.Result{}, fmt.Errorf("not begun: %w", err)
+	}
+	a, err := g.ledger.Approval(ctx, approvalID)
 	if errors.Is(err, ErrNotFound) {
 		return g.strange(ctx, approvalID, o)
 	} else if err != nil {
@@ -40,9 +44,19 @@ func (g *Gate) Resume(ctx context.Context, approvalID string, o ResumeOptions) (
 	} else if cerr != nil {
 		return refused(cerr), nil
 	}
-	if o.Key == "" {
-		o.Key = "resume/" + a.ID
-	}
+	return g.traced(ctx, a, o)
+}
+
+// traced resumes in the trace of the call that asked.
+func (g *Gate) traced(ctx context.Context, a Approval, o ResumeOptions) (capability.Result, error) {
+	ctx, span := g.callSpan(g.continues(ctx, a.Trace), a.CapabilityID, a.Surface, a.Actor, a.CorrelationID)
+	span.set(Attr{AttrApproval, a.ID})
+	res, err := g.resumable(ctx, a, o)
+	span.finish(res, err)
+	return res, err
+}
+
+func (g *Gate) resumable(ctx context.Context, a Approval, o ResumeOptions) (capability.Result, error) {
 	if a.State == ApprovalConsumed {
 		return g.consumed(ctx, a, o.Key)
 	}
@@ -51,6 +65,25 @@ func (g *Gate) Resume(ctx context.Context, approvalID string, o ResumeOptions) (
 	}
 	return g.resume(ctx, a, o)
 }
+
+// houseKey is the idempotency key of the n-th resumption that was given none.
+// There is a second only where the first ended, before its start, in a way that
+// says to try again.
+func houseKey(a Approval, n int) string {
+	if n == 1 {
+		return "resume/" + a.ID
+	}
+	return fmt.Sprintf("resume/%s/%d", a.ID, n)
+}
+
+// tryAgain reports whether e ended before its start in a way that another
+// execution may mend.
+func (e Execution) tryAgain() bool {
+	return e.State == ExecFailed && e.StartedAt.IsZero() && e.Result != nil && e.Result.Error != nil && e.Result.Error.Retryable
+}
+
+// maxResumptions bounds how often the house tries to run one approval.
+const maxResumptions = 100
 
 // refused is the envelope of a resumption that made no execution.
 func refused(e *capability.Error) capability.Result {
@@ -77,7 +110,7 @@ func (g *Gate) strange(ctx context.Context, approvalID string, o ResumeOptions) 
 	if knownForm.MatchString(approvalID) {
 		ev.ApprovalID = approvalID
 	}
-	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+	if err := g.ledger.Record(ctx, ev); err != nil {
 		return capability.Result{}, fmt.Errorf("record refusal: %w", err)
 	}
 	return refused(noApproval()), nil
@@ -102,7 +135,7 @@ func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) (*capabil
 	if o.ExpectedSurface != "" {
 		ev.Surface = o.ExpectedSurface // on record is the caller, not the owner
 	}
-	if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+	if err := g.ledger.Record(ctx, ev); err != nil {
 		return nil, fmt.Errorf("record refusal: %w", err)
 	}
 	return capability.Fail(capability.CodeResumeMismatch), nil
@@ -111,14 +144,15 @@ func (g *Gate) guard(ctx context.Context, a Approval, o ResumeOptions) (*capabil
 // consumed answers for an approval that was used: with the envelope of the
 // execution that used it if the key is the same, else refused.
 func (g *Gate) consumed(ctx context.Context, a Approval, key string) (capability.Result, error) {
-	e, err := g.cfg.Ledger.Execution(ctx, a.ConsumedBy)
+	e, err := g.ledger.Execution(ctx, a.ConsumedBy)
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("read execution: %w", err)
 	}
-	if e.Key != key {
+	own := houseKey(a, 1)
+	if e.Key != key && (key != "" || (e.Key != own && !strings.HasPrefix(e.Key, own+"/"))) {
 		return refused(capability.Fail(capability.CodeApprovalConsumed)), nil
 	}
-	return g.repeat(ctx, &pass{e: e, approval: &a})
+	return g.repeat(ctx, &pass{gov: g.Governance(), e: e, approval: &a})
 }
 
 func (g *Gate) unresumable(ctx context.Context, a Approval) *capability.Error {
@@ -157,17 +191,25 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 		corr = o.CorrelationID
 	}
 	now := g.now()
+	p := &pass{gov: g.Governance(), approval: &a}
 	e := Execution{
-		ID: newID("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: claimHash(a.Input),
+		ID: newID("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: p.read(a.Input),
 		Actor: actor, Surface: a.Surface, Origin: a.Origin, CorrelationID: corr, ApprovalID: a.ID,
-		InputHash: a.InputHash, State: ExecClaimed, CreatedAt: now,
+		Trace: g.inject(ctx), InputHash: a.InputHash, State: ExecClaimed, CreatedAt: now,
 	}
-	have, fresh, err := g.cfg.Ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true}))
+	if o.Key == "" {
+		e.Key = houseKey(a, 1)
+	}
+	have, fresh, err := g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true}))
+	for n := 2; err == nil && !fresh && o.Key == "" && have.tryAgain() && n <= maxResumptions; n++ {
+		e.ID, e.Key = newID("exe"), houseKey(a, n)
+		have, fresh, err = g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true, "try": n}))
+	}
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("claim: %w", err)
 	}
 	have.Actor.Attributes = actor.Attributes
-	p := &pass{e: have, approval: &a}
+	p.e = have
 	if !fresh && have.State == ExecSuspended && have.Result != nil {
 		return *have.Result, g.replaced(ctx, a, have.Result.ApprovalID)
 	}
@@ -179,7 +221,7 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 	} else if cerr != nil {
 		return g.fail(ctx, p, cerr)
 	}
-	t, ok := g.tools[a.CapabilityID]
+	t, ok := p.gov.tools[a.CapabilityID]
 	if !ok {
 		return g.deny(ctx, p, EventDenied, "unknown", capability.Fail(capability.CodeNotFound))
 	}
@@ -187,7 +229,7 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 		return g.deny(ctx, p, EventDenied, "not-exposed", capability.Fail(capability.CodeNotFound))
 	}
 	p.tool = t
-	if cerr := p.validate(a.Input); cerr != nil {
+	if cerr := p.validate(false); cerr != nil {
 		return g.fail(ctx, p, cerr)
 	}
 	if core(a.Revision) != core(t.revision) {
@@ -262,7 +304,7 @@ func covers(have, want Requirements) bool {
 // stale ends an approval whose tool is no longer the tool that was approved.
 func (g *Gate) stale(ctx context.Context, p *pass, a Approval) (capability.Result, error) {
 	now := g.now()
-	_, err := g.cfg.Ledger.Close(ctx, Close{
+	_, err := g.ledger.Close(ctx, Close{
 		ApprovalID: a.ID, From: []ApprovalState{ApprovalApproved}, To: ApprovalStale, At: now,
 		Event: g.approvalEvent(EventStale, a, capability.Actor{}, now, nil),
 	})
@@ -276,14 +318,14 @@ func (g *Gate) stale(ctx context.Context, p *pass, a Approval) (capability.Resul
 // been started elsewhere, or the approval was used, closed or ran out between the
 // look and the start.
 func (g *Gate) lostStart(ctx context.Context, p *pass) (capability.Result, error) {
-	e, err := g.cfg.Ledger.Execution(ctx, p.e.ID)
+	e, err := g.ledger.Execution(ctx, p.e.ID)
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("read execution: %w", err)
 	}
 	if e.State != ExecClaimed || p.approval == nil {
 		return g.standing(ctx, p, fmt.Errorf("record start: %w", ErrState))
 	}
-	a, err := g.cfg.Ledger.Approval(ctx, p.approval.ID)
+	a, err := g.ledger.Approval(ctx, p.approval.ID)
 	if err != nil {
 		return capability.Result{}, fmt.Errorf("read approval: %w", err)
 	}

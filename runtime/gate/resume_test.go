@@ -30,7 +30,7 @@ func TestR119ApproveThenResume(t *testing.T) {
 	}
 	equal(t, "actor", seen.Actor, user(alice))
 	equal(t, "approver", seen.Approval, &capability.ApprovalInfo{ID: first.ApprovalID, Approver: user(bob)})
-	equal(t, "RZ11 correlation", seen.CorrelationID, "$ask")
+	t.Run("RZ11", func(t *testing.T) { equal(t, "correlation", seen.CorrelationID, "$ask") })
 	// The resumption is journalled under a key of its own, so it is requested, too.
 	equal(t, "events", w.types(gate.EventFilter{}), []gate.EventType{
 		gate.EventRequested, gate.EventApprovalRequested, gate.EventApproved, gate.EventRequested, gate.EventStarted, gate.EventCompleted,
@@ -41,7 +41,7 @@ func TestR119ApproveThenResume(t *testing.T) {
 	a := w.approval(first.ApprovalID)
 	equal(t, "state", a.State, gate.ApprovalConsumed)
 	equal(t, "consumed by", a.ConsumedBy, res.ExecutionID)
-	equal(t, "R137 what ran", w.inputs, []string{`{"who":"carol"}`})
+	t.Run("R137", func(t *testing.T) { equal(t, "what ran", w.inputs, []string{`{"who":"carol"}`}) })
 }
 
 func TestR120Again(t *testing.T) {
@@ -129,9 +129,11 @@ func TestR123States(t *testing.T) {
 func TestR132Guards(t *testing.T) {
 	w := one(t, gate.Config{}, kit{meta: gated})
 	unknown := w.resume("apr_00000000-0000-0000-0000-000000000000", gate.ResumeOptions{})
-	wants(t, unknown, failed, capability.CodeInternal) // R127
-	equal(t, "R127 stage", unknown.Error.Stage, capability.StageApproval)
-	equal(t, "R127 on record", w.last().Actor, capability.Actor{ID: "unknown", Kind: capability.KindAnonymous})
+	t.Run("R127 an unknown one", func(t *testing.T) {
+		wants(t, unknown, failed, capability.CodeInternal)
+		equal(t, "stage", unknown.Error.Stage, capability.StageApproval)
+		equal(t, "on record", w.last().Actor, capability.Actor{ID: "unknown", Kind: capability.KindAnonymous})
+	})
 	w.resume("apr_'; --\x00", gate.ResumeOptions{})
 	equal(t, "a stranger's words are not", w.last().ApprovalID, "")
 
@@ -173,7 +175,9 @@ func TestR132Guards(t *testing.T) {
 		t.Fatal(err)
 	}
 	me := user(alice)
-	wants(t, w.resume(pending, gate.ResumeOptions{ExpectedActor: &me, ExpectedSurface: capability.SurfaceCommand}), completed, "") // R131
+	t.Run("R131 the right one", func(t *testing.T) {
+		wants(t, w.resume(pending, gate.ResumeOptions{ExpectedActor: &me, ExpectedSurface: capability.SurfaceCommand}), completed, "")
+	})
 }
 
 func TestRuling10Attributes(t *testing.T) {

@@ -23,12 +23,12 @@ const (
 // time-out of its own.
 func (g *Gate) attempts(ctx context.Context, p *pass) (out json.RawMessage, n int, cerr *capability.Error) {
 	for n = 1; ; n++ {
-		out, cerr = g.attempt(ctx, p)
+		out, cerr = g.attempt(ctx, p, n)
 		if cerr == nil || !p.tool.retries(cerr, n) {
 			return out, n, cerr
 		}
 		ev := g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": n + 1, "previous_code": cerr.Code})
-		if err := g.cfg.Ledger.Record(ctx, ev); err != nil {
+		if err := g.ledger.Record(ctx, ev); err != nil {
 			zerolog.Ctx(ctx).Warn().Err(err).Str("execution_id", p.e.ID).Msg("Could not record a retry, so there is none")
 			return nil, n, cerr
 		}
@@ -38,11 +38,26 @@ func (g *Gate) attempts(ctx context.Context, p *pass) (out json.RawMessage, n in
 	}
 }
 
-func (g *Gate) attempt(ctx context.Context, p *pass) (json.RawMessage, *capability.Error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, orDefault(p.tool.Meta.Timeout, g.cfg.Timeout), errRunTimeout)
-	defer cancel()
-	out, cerr := g.enter(ctx, p)
-	if cerr != nil {
+func (g *Gate) attempt(ctx context.Context, p *pass, n int) (out json.RawMessage, cerr *capability.Error) {
+	ctx, stop := withDeadline(ctx, orDefault(p.tool.Meta.Timeout, g.cfg.Timeout), errRunTimeout)
+	defer stop()
+	ctx, span := g.spanOf(ctx, SpanExecution, func() []Attr {
+		return []Attr{{AttrCapability, p.e.CapabilityID}, {AttrExecution, p.e.ID}, {AttrAttempt, n}}
+	})
+	defer func() {
+		if cerr != nil {
+			span.set(Attr{AttrErrorCode, string(cerr.Code)})
+		}
+		span.end(cerr != nil)
+	}()
+	if ctx.Err() != nil {
+		// The handler is not entered for somebody who has gone. If it never was,
+		// nothing happened.
+		cerr = cutShort(ctx)
+		cerr.NoEffect = n == 1 && p.e.State == ExecStarted && !p.rerun
+		return nil, cerr
+	}
+	if out, cerr = g.enter(ctx, p, n); cerr != nil {
 		return nil, cerr
 	}
 	return p.accept(out)

@@ -120,7 +120,7 @@ func TestR073CancelledWhileWaiting(t *testing.T) {
 	})
 }
 
-func TestR074KeysOfAttempts(t *testing.T) {
+func TestR074R077KeysOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys []string
 		n := 0
@@ -137,7 +137,7 @@ func TestR074KeysOfAttempts(t *testing.T) {
 		id := w.approved()
 		wants(t, w.resume(id, gate.ResumeOptions{}), completed, "")
 		equal(t, "keys", keys, []string{"resume/" + id, "resume/" + id})
-		equal(t, "R077 one question", len(w.events(gate.EventFilter{Types: []gate.EventType{gate.EventApprovalRequested}})), 1)
+		equal(t, "one question", len(w.events(gate.EventFilter{Types: []gate.EventType{gate.EventApprovalRequested}})), 1)
 	})
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -30,6 +31,8 @@ var (
 
 // run enters the handler of a started execution and records its end.
 func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
+	p.ended = make(chan struct{})
+	defer close(p.ended)
 	begun := g.now()
 	out, attempts, cerr := g.attempts(ctx, p)
 	took := max(g.now().Sub(begun), 0)
@@ -78,11 +81,7 @@ func (g *Gate) context(ctx context.Context, p *pass) *capability.Error {
 
 // enter calls the handler in a goroutine of its own, so that one that ignores
 // ctx does not hold the caller. Its late end goes nowhere but the log.
-func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability.Error) {
-	type ending struct {
-		out json.RawMessage
-		err error
-	}
+func (g *Gate) enter(ctx context.Context, p *pass, attempt int) (json.RawMessage, *capability.Error) {
 	ch := make(chan ending, 1)
 	go func() {
 		// What a panic or a Goexit leaves: a panic's value may hold anything, so
@@ -90,31 +89,86 @@ func (g *Gate) enter(ctx context.Context, p *pass) (json.RawMessage, *capability
 		end := ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
 		defer func() {
 			_ = recover()
-			if ctx.Err() != nil {
-				zerolog.Ctx(ctx).Warn().Str("execution_id", p.e.ID).Msg("A handler ended after its call had been given up")
-			}
 			ch <- end
 		}()
-		rt := *p.rt
-		end.out, end.err = p.tool.Run(ctx, &rt, slices.Clone(p.input))
+		rt := p.rt
+		if p.tool.Meta.Retry.Max > 0 {
+			fresh := *p.rt // what one attempt does to it the next must not see
+			rt = &fresh
+		}
+		end.out, end.err = p.tool.Run(ctx, rt, slices.Clone(p.input))
 	}()
+	var end ending
+	runtime.Gosched() // most handlers are done when we are back, and no timer is set
 	select {
-	case <-ctx.Done():
-		return nil, cutShort(ctx)
-	case end := <-ch:
-		if ctx.Err() != nil {
-			return nil, cutShort(ctx)
+	case end = <-ch:
+	default:
+		select {
+		case <-ctx.Done():
+			return nil, g.giveUp(ctx, p, attempt, ch)
+		case end = <-ch:
 		}
-		if end.err == nil {
-			return end.out, nil
+	}
+	return g.heard(ctx, p, attempt, ch, end)
+}
+
+// heard is what the end of a handler amounts to.
+func (g *Gate) heard(ctx context.Context, p *pass, attempt int, ch chan ending, end ending) (json.RawMessage, *capability.Error) {
+	if ctx.Err() != nil {
+		ch <- end
+		return nil, g.giveUp(ctx, p, attempt, ch)
+	}
+	if end.err == nil {
+		return end.out, nil
+	}
+	if e, ok := errors.AsType[*capability.Error](end.err); ok {
+		if e == nil {
+			return nil, capability.Fail(capability.CodeExecutionFailed).Because(errors.New("handler returned a nil error as an error"))
 		}
-		if e, ok := errors.AsType[*capability.Error](end.err); ok {
-			if e == nil {
-				return nil, capability.Fail(capability.CodeExecutionFailed).Because(errors.New("handler returned a nil error as an error"))
-			}
-			return nil, e
+		return nil, e
+	}
+	return nil, capability.Fail(capability.CodeExecutionFailed).Because(end.err)
+}
+
+// ending is how a handler ended.
+type ending struct {
+	out json.RawMessage
+	err error
+}
+
+// giveUp ends a run that was cut short, and leaves somebody behind to hear how
+// the handler ends.
+func (g *Gate) giveUp(ctx context.Context, p *pass, attempt int, ch <-chan ending) *capability.Error {
+	g.scope.add(0, 1)
+	go g.late(ctx, p, attempt, ch)
+	return cutShort(ctx)
+}
+
+// late waits for a handler whose call was given up, and puts on record how it
+// ended, behind the end of the call. One that ended because it was told to has
+// nothing to add.
+func (g *Gate) late(ctx context.Context, p *pass, attempt int, ch <-chan ending) {
+	defer g.scope.add(0, -1)
+	end := <-ch
+	<-p.ended
+	if end.err != nil && (errors.Is(end.err, ctx.Err()) || errors.Is(end.err, context.Cause(ctx))) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
+	defer cancel()
+	data := map[string]any{"late": true, "attempt": attempt}
+	t := EventCompleted
+	if end.err != nil {
+		t = EventFailed
+		data["code"] = capability.CodeExecutionFailed
+		if e, ok := errors.AsType[*capability.Error](end.err); ok && e != nil {
+			data["code"] = e.Code
 		}
-		return nil, capability.Fail(capability.CodeExecutionFailed).Because(end.err)
+	}
+	zerolog.Ctx(ctx).Warn().Str("execution_id", p.e.ID).Msg("A handler ended after its call had been given up")
+	if err := g.ledger.Record(ctx, g.event(t, p.e, g.now(), data)); err != nil {
+		zerolog.Ctx(ctx).Error().Err(err).Str("execution_id", p.e.ID).Msg("Could not record how a handler ended that had been given up")
+		g.scope.failed(fmt.Errorf("late end of %s: %w", p.e.ID, err))
 	}
 }
 
@@ -169,15 +223,15 @@ func wellFormed(b json.RawMessage) bool { return json.Valid(b) && utf8.Valid(b) 
 // tried a few times even if the caller is going away: a lost end makes the
 // outcome unknown.
 func (g *Gate) finish(ctx context.Context, f Finish) error {
-	fctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
-	defer cancel()
+	fctx, stop := withDeadline(context.WithoutCancel(ctx), finishLimit, nil)
+	defer stop()
 	tries := 1
 	if f.From[0] == ExecStarted {
 		tries = finishTries
 	}
 	pause := finishPause
 	for i := 1; ; i++ {
-		err := g.cfg.Ledger.Finish(fctx, f)
+		err := g.ledger.Finish(fctx, f)
 		if err == nil {
 			return nil
 		}
@@ -211,12 +265,12 @@ func (g *Gate) repeat(ctx context.Context, p *pass) (capability.Result, error) {
 	}
 	res, err := g.alone(ctx, e.ID, func(ctx context.Context) (capability.Result, error) {
 		// Nobody runs it here now; but somebody may have ended it since we looked.
-		if now, err := g.cfg.Ledger.Execution(ctx, e.ID); err != nil {
+		if now, err := g.ledger.Execution(ctx, e.ID); err != nil {
 			return capability.Result{}, fmt.Errorf("read execution: %w", err)
 		} else if now.Result != nil {
 			return *now.Result, nil
 		}
-		if t, ok := g.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
+		if t, ok := p.gov.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
 			return g.again(ctx, p, t)
 		}
 		now := g.now()
@@ -238,9 +292,9 @@ func (g *Gate) repeat(ctx context.Context, p *pass) (capability.Result, error) {
 // again runs a started execution that died once more, because the tool says
 // that twice equals once.
 func (g *Gate) again(ctx context.Context, p *pass, t *tool) (capability.Result, error) {
-	p.tool, p.input = t, p.e.Input
+	p.tool, p.input, p.rerun = t, p.e.Input, true
 	if p.e.ApprovalID != "" {
-		a, err := g.cfg.Ledger.Approval(ctx, p.e.ApprovalID)
+		a, err := g.ledger.Approval(ctx, p.e.ApprovalID)
 		if err != nil {
 			return capability.Result{}, fmt.Errorf("read approval: %w", err)
 		}
@@ -252,7 +306,7 @@ func (g *Gate) again(ctx context.Context, p *pass, t *tool) (capability.Result, 
 	if cerr := g.context(ctx, p); cerr != nil {
 		return capability.Result{}, fmt.Errorf("make context: %w", cerr)
 	}
-	if err := g.cfg.Ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
+	if err := g.ledger.Record(ctx, g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": 2})); err != nil {
 		return capability.Result{}, fmt.Errorf("record retry: %w", err)
 	}
 	return g.run(ctx, p)

@@ -82,7 +82,19 @@ func (noLoader) Load(string) (any, error) {
 
 // check validates b against s and lists what is wrong, without the values. What
 // the library cannot cope with is not valid.
-func check(s *jsonschema.Schema, b json.RawMessage) (issues []capability.Issue) {
+func check(s *jsonschema.Schema, b json.RawMessage) []capability.Issue {
+	if s == nil {
+		return nil
+	}
+	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
+	if err != nil {
+		return []capability.Issue{{Message: errJSON.Error()}}
+	}
+	return checkTree(s, v)
+}
+
+// checkTree is [check] of what was decoded, which it does not change.
+func checkTree(s *jsonschema.Schema, v any) (issues []capability.Issue) {
 	if s == nil {
 		return nil
 	}
@@ -91,11 +103,7 @@ func check(s *jsonschema.Schema, b json.RawMessage) (issues []capability.Issue) 
 			issues = []capability.Issue{{Message: "cannot be checked against the tool's schema"}}
 		}
 	}()
-	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(b))
-	if err != nil {
-		return []capability.Issue{{Message: errJSON.Error()}}
-	}
-	err = s.Validate(v)
+	err := s.Validate(v)
 	if err == nil {
 		return nil
 	}
@@ -146,7 +154,7 @@ func say(k jsonschema.ErrorKind) string {
 	case *kind.MaxLength:
 		return fmt.Sprintf("must have at most %d characters", k.Want)
 	case *kind.Pattern:
-		return "must match " + k.Want
+		return "does not have the right form (" + k.Want + ")"
 	case *kind.Format:
 		return "must be a valid " + k.Want
 	case *kind.Minimum:

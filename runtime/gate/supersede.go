@@ -20,8 +20,12 @@ func (g *Gate) supersede(ctx context.Context, p *pass, demands []policy.Decision
 	reasons, r.Types, r.Groups = union(old.Reasons, reasons), union(old.Requirements.Types, r.Types), union(old.Requirements.Groups, r.Groups)
 	r.Quorum = max(r.Quorum, old.Requirements.Quorum)
 	p.approval = nil
-	res, err := g.ask(ctx, p, reasons, r, g.window(p.tool, demands))
-	if err != nil || res.Status != capability.StatusApprovalRequired {
+	a, cerr := g.question(p, reasons, r, g.window(p.tool, demands))
+	if cerr != nil {
+		return g.fail(ctx, p, cerr)
+	}
+	res, err := g.suspend(ctx, p, a)
+	if err != nil {
 		return res, err
 	}
 	return res, g.replaced(ctx, old, res.ApprovalID)
@@ -30,7 +34,7 @@ func (g *Gate) supersede(ctx context.Context, p *pass, demands []policy.Decision
 // replaced closes an approval whose successor exists.
 func (g *Gate) replaced(ctx context.Context, old Approval, by string) error {
 	now := g.now()
-	_, err := g.cfg.Ledger.Close(ctx, Close{
+	_, err := g.ledger.Close(ctx, Close{
 		ApprovalID: old.ID, From: []ApprovalState{ApprovalApproved}, To: ApprovalSuperseded, At: now,
 		Event: g.approvalEvent(EventSuperseded, old, capability.Actor{}, now, map[string]any{"by": by}),
 	})

@@ -22,12 +22,12 @@ type View struct {
 
 // View gives what an approver sees.
 func (g *Gate) View(ctx context.Context, approvalID string) (View, error) {
-	a, err := g.cfg.Ledger.Approval(ctx, approvalID)
+	a, err := g.ledger.Approval(ctx, approvalID)
 	if err != nil {
 		return View{}, fmt.Errorf("read approval: %w", err)
 	}
 	v := View{Approval: a, Shown: a.Input}
-	t, ok := g.tools[a.CapabilityID]
+	t, ok := g.Governance().tools[a.CapabilityID]
 	if !ok {
 		v.Gone = true
 		return v, nil
@@ -45,32 +45,32 @@ func (g *Gate) View(ctx context.Context, approvalID string) (View, error) {
 
 // Pending lists open approvals of a place, oldest first.
 func (g *Gate) Pending(ctx context.Context, place string) ([]Approval, error) {
-	return g.cfg.Ledger.Approvals(ctx, ApprovalFilter{Place: place, States: []ApprovalState{ApprovalPending, ApprovalApproved}})
+	return g.ledger.Approvals(ctx, ApprovalFilter{Place: place, States: []ApprovalState{ApprovalPending, ApprovalApproved}})
 }
 
 // FindApproval gives the approvals of a place whose id begins with prefix.
 func (g *Gate) FindApproval(ctx context.Context, place, prefix string) ([]Approval, error) {
-	return g.cfg.Ledger.Approvals(ctx, ApprovalFilter{Place: place, IDPrefix: "apr_" + prefix, Limit: 5})
+	return g.ledger.Approvals(ctx, ApprovalFilter{Place: place, IDPrefix: "apr_" + prefix, Limit: 5})
 }
 
 // FindExecution gives the executions of a place whose id begins with prefix.
 func (g *Gate) FindExecution(ctx context.Context, place, prefix string) ([]Execution, error) {
-	return g.cfg.Ledger.Executions(ctx, ExecutionFilter{Place: place, IDPrefix: "exe_" + prefix, Limit: 5})
+	return g.ledger.Executions(ctx, ExecutionFilter{Place: place, IDPrefix: "exe_" + prefix, Limit: 5})
 }
 
 // Unsettled lists executions of a place whose outcome a person has to state.
 func (g *Gate) Unsettled(ctx context.Context, place string) ([]Execution, error) {
-	return g.cfg.Ledger.Executions(ctx, ExecutionFilter{Place: place, Unsettled: true})
+	return g.ledger.Executions(ctx, ExecutionFilter{Place: place, Unsettled: true})
 }
 
 // Execution gives one execution.
 func (g *Gate) Execution(ctx context.Context, id string) (Execution, error) {
-	return g.cfg.Ledger.Execution(ctx, id)
+	return g.ledger.Execution(ctx, id)
 }
 
 // Meta gives what a capability says of itself; ok is false for an unknown id.
 func (g *Gate) Meta(id string) (m capability.Meta, schema json.RawMessage, ok bool) {
-	t, ok := g.tools[id]
+	t, ok := g.Governance().tools[id]
 	if !ok {
 		return capability.Meta{}, nil, false
 	}

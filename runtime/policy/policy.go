@@ -4,14 +4,23 @@
 // a say is asked, so that the record lists every stance; error beats deny beats
 // hide beats require-approval beats allow. A policy that fails, panics, takes
 // too long or answers nonsense denies. Policies cannot change the input.
+//
+// [New] makes a policy of a function, [Compose] one of several. The built-in
+// ones each do one thing, and give the answer of their [Rule] when it holds:
+// [SideEffectFrom] and [RiskFrom] look at what a tool is, [OnlyActors] and
+// [NotActors] at who asks, [OnlySurfaces] and [NotSurfaces] at how,
+// [Arguments] at what is asked for, [OnlyDuring] and [NotDuring] at when. What
+// they cannot tell they do not allow. All are safe for concurrent use.
 package policy
 
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"moothall/runtime/capability"
@@ -48,11 +57,49 @@ const (
 type Decision struct {
 	Stance  Stance
 	Message string // of a deny: shown to whoever asked
+	Code    string // of a deny: a short word for programs, never shown
 	// Of a require-approval: why, what kind of sign-off, for how long, how many.
 	Reason    string
 	Type      string
 	ExpiresIn time.Duration
 	Quorum    int
+	// Groups are named groups of each of which somebody must say yes.
+	Groups []string
+	// Metadata is recorded with the stance and shown to nobody else. It must not
+	// hold arguments or secrets.
+	Metadata map[string]string
+}
+
+// Check reports what makes d no answer: no known stance, or a demand for an
+// approval without a reason or with a negative bound.
+func (d Decision) Check() error {
+	switch d.Stance {
+	case StanceAllow, StanceDeny, StanceHide:
+		return nil
+	case StanceRequireApproval:
+		if strings.TrimSpace(d.Reason) == "" {
+			return errors.New("asks for an approval without a reason")
+		}
+		if d.ExpiresIn < 0 || d.Quorum < 0 {
+			return errors.New("asks for an approval with a negative expiry or quorum")
+		}
+		return nil
+	case stanceError:
+	}
+	return errors.New("gave no decision")
+}
+
+// record is what the audit keeps of d.
+func (d Decision) record(p Policy) Record {
+	r := Record{Policy: p.Name(), Stance: d.Stance, Metadata: maps.Clone(d.Metadata)}
+	switch d.Stance {
+	case StanceDeny:
+		r.Reason, r.Code = d.Message, d.Code
+	case StanceRequireApproval:
+		r.Reason = d.Reason
+	case StanceAllow, StanceHide, stanceError:
+	}
+	return r
 }
 
 // Request is what a policy may look at.
@@ -79,6 +126,10 @@ type Policy interface {
 type Record struct {
 	Policy string `json:"policy"`
 	Stance Stance `json:"type"`
+	// Reason is why: of a demand its reason, of a deny its message.
+	Reason   string            `json:"reason,omitempty"`
+	Code     string            `json:"code,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 }
 
 // Outcome is what all policies of a phase amount to.
@@ -86,53 +137,71 @@ type Outcome struct {
 	Stance  Stance // allow, deny, hide or require-approval
 	Failed  bool   // at least one policy failed: deny, and say nothing
 	Message string // of the first deny
+	Policy  string // that denied first
+	Code    string // of the first deny
 	Demands []Decision
 	Records []Record
 }
 
 // Evaluate asks every policy that has a say in r.Phase, in order, under one
-// shared deadline.
+// shared deadline. Of a composite every member is asked and recorded.
 func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Duration) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
 	out := Outcome{Stance: StanceAllow}
-	for _, p := range policies {
-		if !speaks(p, r.Phase) {
-			continue
-		}
-		in := r
-		// What a policy is shown is its own: it cannot change what is decided on.
-		in.Input = append(json.RawMessage(nil), r.Input...)
-		in.Meta.Expose, in.Meta.Tags = slices.Clone(r.Meta.Expose), slices.Clone(r.Meta.Tags)
-		in.Actor.Attributes = maps.Clone(r.Actor.Attributes)
-		d, err := ask(ctx, p, in)
-		if err != nil {
-			out.Failed = true
-			out.Records = append(out.Records, Record{p.Name(), stanceError})
-			continue
-		}
-		out.Records = append(out.Records, Record{p.Name(), d.Stance})
-		switch d.Stance {
-		case StanceDeny:
-			if out.Stance != StanceDeny {
-				out.Stance, out.Message = StanceDeny, d.Message
-			}
-		case StanceHide:
-			if out.Stance != StanceDeny {
-				out.Stance = StanceHide
-			}
-		case StanceRequireApproval:
-			out.Demands = append(out.Demands, d)
-			if out.Stance == StanceAllow {
-				out.Stance = StanceRequireApproval
-			}
-		case StanceAllow, stanceError:
-		}
-	}
+	out.ask(ctx, policies, r)
 	if out.Failed {
 		out.Stance = StanceDeny
 	}
 	return out
+}
+
+func (o *Outcome) ask(ctx context.Context, policies []Policy, r Request) {
+	for _, p := range policies {
+		if !speaks(p, r.Phase) {
+			continue
+		}
+		if c, ok := p.(Composite); ok {
+			o.ask(ctx, c.Members(), r)
+			continue
+		}
+		d, err := ask(ctx, p, own(r))
+		if err != nil {
+			o.Failed = true
+			o.Records = append(o.Records, Record{Policy: p.Name(), Stance: stanceError})
+			continue
+		}
+		o.Records = append(o.Records, d.record(p))
+		o.weigh(p, d)
+	}
+}
+
+// weigh adds one answer: deny beats hide beats require-approval beats allow.
+func (o *Outcome) weigh(p Policy, d Decision) {
+	switch d.Stance {
+	case StanceDeny:
+		if o.Stance != StanceDeny {
+			o.Stance, o.Message, o.Policy, o.Code = StanceDeny, d.Message, p.Name(), d.Code
+		}
+	case StanceHide:
+		if o.Stance != StanceDeny {
+			o.Stance = StanceHide
+		}
+	case StanceRequireApproval:
+		o.Demands = append(o.Demands, d)
+		if o.Stance == StanceAllow {
+			o.Stance = StanceRequireApproval
+		}
+	case StanceAllow, stanceError:
+	}
+}
+
+// own makes what a policy is shown its own: it cannot change what is decided on.
+func own(r Request) Request {
+	r.Input = append(json.RawMessage(nil), r.Input...)
+	r.Meta.Expose, r.Meta.Tags = slices.Clone(r.Meta.Expose), slices.Clone(r.Meta.Tags)
+	r.Actor.Attributes = maps.Clone(r.Actor.Attributes)
+	return r
 }
 
 // Speaks reports whether any of policies has a say in ph.
@@ -172,16 +241,9 @@ func ask(ctx context.Context, p Policy, r Request) (Decision, error) {
 		if a.err != nil {
 			return Decision{}, a.err
 		}
-		switch a.d.Stance {
-		case StanceAllow, StanceDeny, StanceHide:
-			return a.d, nil
-		case StanceRequireApproval:
-			if a.d.Reason == "" || a.d.ExpiresIn < 0 || a.d.Quorum < 0 {
-				return Decision{}, fmt.Errorf("policy %s asks for an approval without a reason, or with a negative bound", p.Name())
-			}
-			return a.d, nil
-		case stanceError:
+		if err := a.d.Check(); err != nil {
+			return Decision{}, fmt.Errorf("policy %s %w", p.Name(), err)
 		}
-		return Decision{}, fmt.Errorf("policy %s gave no decision", p.Name())
+		return a.d, nil
 	}
 }

@@ -98,6 +98,7 @@ CREATE TABLE execution (
 	lane           TEXT   NOT NULL,
 	origin_ref     TEXT   NOT NULL,
 	correlation_id TEXT   NOT NULL,
+	trace          TEXT   NOT NULL,
 	approval_id    TEXT   NOT NULL DEFAULT '',
 	state          TEXT   NOT NULL CHECK (state IN ('claimed', 'suspended', 'started', 'completed', 'failed', 'cancelled', 'unknown')),
 	unsettled      BIGINT NOT NULL DEFAULT 0 CHECK (unsettled IN (0, 1)),
@@ -125,6 +126,7 @@ CREATE TABLE approval (
 	lane           TEXT   NOT NULL,
 	origin_ref     TEXT   NOT NULL,
 	correlation_id TEXT   NOT NULL,
+	trace          TEXT   NOT NULL,
 	input          TEXT   NOT NULL,
 	input_hash     TEXT   NOT NULL,
 	digest         TEXT   NOT NULL,
@@ -154,6 +156,7 @@ CREATE TABLE vote (
 	yes         BIGINT NOT NULL CHECK (yes IN (0, 1)),
 	comment     TEXT   NOT NULL,
 	cause       TEXT   NOT NULL,
+	member_of   TEXT   NOT NULL,
 	at          BIGINT NOT NULL,
 	UNIQUE (approval_id, person)
 );

@@ -251,6 +251,7 @@ func startConsumes(t *testing.T, fresh Fresh) {
 	second := mustClaim(t, g, execution("exe_second"), now)
 	is(t, g.Start(t.Context(), startOf(second.ID, "apr_1", now)), gate.ErrState) // once
 	ok(t, g.Start(t.Context(), startOf(second.ID, "", now)))                     // nobody had to approve
+	is(t, g.Start(t.Context(), startOf(second.ID, "", now)), gate.ErrState)
 	_, err = g.Close(t.Context(), closing("apr_1", now))
 	is(t, err, gate.ErrState)
 }

@@ -52,9 +52,33 @@ func Run(t *testing.T, fresh Fresh) {
 	}
 }
 
+// nameOf is the test's name, after the numbers of the promises it holds.
 func nameOf(test func(*testing.T, Fresh)) string {
 	name := path.Base(runtime.FuncForPC(reflect.ValueOf(test).Pointer()).Name())
-	return name[strings.LastIndex(name, ".")+1:]
+	name = name[strings.LastIndex(name, ".")+1:]
+	switch name {
+	case "pendWritesItsFollowUps":
+		return "R139 R140 " + name
+	case "ledgerNotFound":
+		return "R141 " + name
+	case "castQuorum":
+		return "R143 R144 " + name
+	case "castExpiry":
+		return "R147 RZ14 " + name
+	case "startExpiry":
+		return "R149 " + name
+	case "startConsumes":
+		return "R151 R120 " + name
+	case "startOrCloseWins":
+		return "R121 " + name
+	case "ledgerLists":
+		return "R152 " + name
+	case "castHundredVoters":
+		return "R153 " + name
+	case "reopening":
+		return "R156 " + name
+	}
+	return name
 }
 
 // open opens a store that ends with the test.

@@ -11,6 +11,7 @@ CREATE TABLE approval (
 	lane           TEXT   NOT NULL,
 	origin_ref     TEXT   NOT NULL,
 	correlation_id TEXT   NOT NULL,
+	trace          TEXT   NOT NULL,
 	input          TEXT   NOT NULL,
 	input_hash     TEXT   NOT NULL,
 	digest         TEXT   NOT NULL,
@@ -27,7 +28,7 @@ CREATE TABLE approval (
 	consumed_by    TEXT   NOT NULL DEFAULT '',
 	CHECK ((state = 'consumed') = (consumed_by <> ''))
 );
-INSERT INTO "approval" VALUES(1,'apr_1','exe_1','room.invite','','{"id":"@alice:example.org","kind":"user"}','command','','','','','{"user":"@bob:example.org"}','ih','d','null','{"types":null,"groups":null,"quorum":2}','write','low','pending',1700000000000,1700003600000,0,'','','');
+INSERT INTO "approval" VALUES(1,'apr_1','exe_1','room.invite','','{"id":"@alice:example.org","kind":"user"}','command','','','','','','{"user":"@bob:example.org"}','ih','d','null','{"types":null,"groups":null,"quorum":2}','write','low','pending',1700000000000,1700003600000,0,'','','');
 CREATE TABLE audit (
 	seq            INTEGER PRIMARY KEY AUTOINCREMENT,
 	type           TEXT   NOT NULL CHECK (type <> ''),
@@ -63,6 +64,7 @@ CREATE TABLE execution (
 	lane           TEXT   NOT NULL,
 	origin_ref     TEXT   NOT NULL,
 	correlation_id TEXT   NOT NULL,
+	trace          TEXT   NOT NULL,
 	approval_id    TEXT   NOT NULL DEFAULT '',
 	state          TEXT   NOT NULL CHECK (state IN ('claimed', 'suspended', 'started', 'completed', 'failed', 'cancelled', 'unknown')),
 	unsettled      BIGINT NOT NULL DEFAULT 0 CHECK (unsettled IN (0, 1)),
@@ -72,8 +74,8 @@ CREATE TABLE execution (
 	started_at     BIGINT NOT NULL DEFAULT 0,
 	finished_at    BIGINT NOT NULL DEFAULT 0
 );
-INSERT INTO "execution" VALUES(1,'exe_1','key/exe_1','room.invite','h','{"user":"@bob:example.org"}','','','{"id":"@alice:example.org","kind":"user"}','command','!hall:example.org','!hall:example.org|$1','$1','','apr_1','suspended',0,'{"status":"","execution_id":""}','',1700000000000,0,1700000000000);
-INSERT INTO "execution" VALUES(2,'exe_2','key/exe_2','room.invite','h','{}','','','{"id":"@alice:example.org","kind":"user"}','command','!hall:example.org','!hall:example.org|$1','$1','','','unknown',1,'{"status":"","execution_id":""}','',1700000000000,1700000000000,1700000000000);
+INSERT INTO "execution" VALUES(1,'exe_1','key/exe_1','room.invite','h','{"user":"@bob:example.org"}','','','{"id":"@alice:example.org","kind":"user"}','command','!hall:example.org','!hall:example.org|$1','$1','','','apr_1','suspended',0,'{"status":"","execution_id":""}','',1700000000000,0,1700000000000);
+INSERT INTO "execution" VALUES(2,'exe_2','key/exe_2','room.invite','h','{}','','','{"id":"@alice:example.org","kind":"user"}','command','!hall:example.org','!hall:example.org|$1','$1','','','','unknown',1,'{"status":"","execution_id":""}','',1700000000000,1700000000000,1700000000000);
 CREATE TABLE inbox (
 	seq         INTEGER PRIMARY KEY AUTOINCREMENT,
 	event_id    TEXT   NOT NULL UNIQUE CHECK (event_id <> ''),
@@ -143,10 +145,11 @@ CREATE TABLE vote (
 	yes         BIGINT NOT NULL CHECK (yes IN (0, 1)),
 	comment     TEXT   NOT NULL,
 	cause       TEXT   NOT NULL,
+	member_of   TEXT   NOT NULL,
 	at          BIGINT NOT NULL,
 	UNIQUE (approval_id, person)
 );
-INSERT INTO "vote" VALUES(1,'apr_1','@carol:example.org','{"id":"@carol:example.org","kind":"user"}',1,'','',1700000000000);
+INSERT INTO "vote" VALUES(1,'apr_1','@carol:example.org','{"id":"@carol:example.org","kind":"user"}',1,'','','null',1700000000000);
 CREATE TABLE work (
 	id         INTEGER PRIMARY KEY AUTOINCREMENT,
 	key        TEXT   NOT NULL UNIQUE CHECK (key <> ''),

@@ -25,7 +25,7 @@ func ev(execution string, at time.Time) gate.Event {
 func execution(id string) gate.Execution {
 	return gate.Execution{
 		ID: id, Key: "key/" + id, CapabilityID: "room.invite", ClaimHash: "hash", Input: json.RawMessage(`{"who":"<bob>"}`),
-		Actor: user(alice), Surface: capability.SurfaceCommand, Origin: origin(), CorrelationID: "$ask",
+		Actor: user(alice), Surface: capability.SurfaceCommand, Origin: origin(), CorrelationID: "$ask", Trace: trace,
 		State: gate.ExecClaimed, CreatedAt: start(),
 	}
 }
@@ -37,7 +37,7 @@ func pend(executionID, approvalID string, quorum int, expires time.Time) gate.Pe
 		ExecutionID: executionID,
 		Approval: gate.Approval{
 			ID: approvalID, ExecutionID: executionID, CapabilityID: "room.invite", Revision: "rev", Actor: user(alice),
-			Surface: capability.SurfaceCommand, Origin: origin(), CorrelationID: "$ask", Input: json.RawMessage(`{"who":"<bob>"}`),
+			Surface: capability.SurfaceCommand, Origin: origin(), CorrelationID: "$ask", Trace: trace, Input: json.RawMessage(`{"who":"<bob>"}`),
 			InputHash: "ih", Digest: "dg", Reasons: []string{"it writes"}, Requirements: gate.Requirements{Types: []string{"human"}, Groups: []string{"admins"}, Quorum: quorum},
 			SideEffect: capability.SideEffectWrite, Risk: capability.RiskMedium, State: gate.ApprovalPending,
 			RequestedAt: start(), ExpiresAt: expires,
@@ -47,8 +47,11 @@ func pend(executionID, approvalID string, quorum int, expires time.Time) gate.Pe
 	}
 }
 
+// trace is a W3C traceparent.
+const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 func vote(approval, person string, yes bool, at time.Time) gate.Vote {
-	return gate.Vote{ApprovalID: approval, Person: person, Actor: user(person), Yes: yes, Comment: "so be it", Cause: "$vote", At: at}
+	return gate.Vote{ApprovalID: approval, Person: person, Actor: user(person), Yes: yes, Comment: "so be it", Cause: "$vote", Groups: []string{"admins"}, At: at}
 }
 
 func startOf(executionID, approvalID string, at time.Time) gate.Start {

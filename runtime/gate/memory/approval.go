@@ -152,7 +152,7 @@ func copyApproval(a gate.Approval) gate.Approval {
 	a.RequestedAt, a.ExpiresAt, a.DecidedAt = ms(a.RequestedAt), ms(a.ExpiresAt), ms(a.DecidedAt)
 	a.Votes = slices.Clone(a.Votes)
 	for i := range a.Votes {
-		a.Votes[i].Actor = copyActor(a.Votes[i].Actor)
+		a.Votes[i].Actor, a.Votes[i].Groups = copyActor(a.Votes[i].Actor), slices.Clone(a.Votes[i].Groups)
 	}
 	return a
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -180,14 +181,14 @@ func copyExecution(e gate.Execution) gate.Execution {
 
 // copyResult gives what is left of an envelope in a database: a cause is not.
 func copyResult(r *capability.Result) (*capability.Result, error) {
-	b, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode envelope: %w", err)
+	if len(r.Output) > 0 && !json.Valid(r.Output) {
+		return nil, errors.New("encode envelope: output is not JSON")
 	}
-	var c capability.Result
-	if err := json.Unmarshal(b, &c); err != nil {
-		return nil, fmt.Errorf("decode envelope: %w", err)
-	}
+	c := *r
 	c.Output = slices.Clone(r.Output) // byte for byte
+	if r.Error != nil {
+		c.Error = r.Error.Because(nil)
+		c.Error.Issues = slices.Clone(r.Error.Issues)
+	}
 	return &c, nil
 }

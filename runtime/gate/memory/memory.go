@@ -11,6 +11,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -49,10 +51,13 @@ type Ledger struct {
 	approvals  map[string]gate.Approval
 	exeOrder   []string
 	aprOrder   []string
-	events     []gate.Event
+	events     [][]kept // in pages, so that a long trail is not copied to grow
 }
 
 var _ gate.Ledger = (*Ledger)(nil)
+
+// Volatile implements [gate.Volatile].
+func (l *Ledger) Volatile() bool { return true }
 
 // New makes an empty ledger.
 func New() *Ledger {
@@ -109,14 +114,60 @@ func (l *Ledger) locked(f func() ([]followUp, error)) ([]followUp, error) {
 
 // audit adds a row. It comes last in a step, since it is what can fail.
 func (l *Ledger) audit(ev gate.Event) error {
-	c, err := copyEvent(ev)
+	c, err := keep(ev)
 	if err != nil {
 		return err
 	}
-	l.events = append(l.events, c)
+	const page = 64
+	if n := len(l.events); n == 0 || len(l.events[n-1]) == page {
+		l.events = append(l.events, make([]kept, 0, page))
+	}
+	last := &l.events[len(l.events)-1]
+	*last = append(*last, c)
 	return nil
 }
 
+// kept is an event as it is held: nothing that the caller could still change.
+// Data of plain words and numbers is held beside it, anything else as JSON.
+type kept struct {
+	gate.Event
+	words []word
+}
+
+type word struct {
+	name string
+	v    any
+}
+
+func keep(ev gate.Event) (kept, error) {
+	words := make([]word, 0, len(ev.Data))
+	for name, v := range ev.Data {
+		switch reflect.ValueOf(v).Kind() {
+		case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
+			words = append(words, word{name, v})
+		default:
+			c, err := copyEvent(ev)
+			return kept{Event: c}, err
+		}
+	}
+	ev.At, ev.Data = ms(ev.At), nil
+	ev.Actor.Name, ev.Actor.Attributes = "", nil
+	return kept{ev, words}, nil
+}
+
+// give is the event as it would come out of a database.
+func (k kept) give() (gate.Event, error) {
+	ev := k.Event
+	if k.words != nil {
+		ev.Data = make(map[string]any, len(k.words))
+		for _, w := range k.words {
+			ev.Data[w.name] = w.v
+		}
+	}
+	return copyEvent(ev)
+}
+
+// copyEvent gives what is left of an event in a database.
 func copyEvent(ev gate.Event) (gate.Event, error) {
 	data := ev.Data
 	ev.At, ev.Data = ms(ev.At), nil
@@ -143,7 +194,7 @@ func (l *Ledger) Record(ctx context.Context, ev gate.Event) error {
 func (l *Ledger) Events(ctx context.Context, f gate.EventFilter) ([]gate.Event, error) {
 	var out []gate.Event
 	err := l.step(ctx, "events", func() ([]followUp, error) {
-		for _, ev := range l.events {
+		for ev := range l.trail() {
 			if len(out) >= orDefault(f.Limit, defaultEvents) {
 				break
 			}
@@ -151,7 +202,7 @@ func (l *Ledger) Events(ctx context.Context, f gate.EventFilter) ([]gate.Event, 
 				(len(f.Types) > 0 && !slices.Contains(f.Types, ev.Type)) {
 				continue
 			}
-			c, err := copyEvent(ev)
+			c, err := ev.give()
 			if err != nil {
 				return nil, err
 			}
@@ -160,6 +211,19 @@ func (l *Ledger) Events(ctx context.Context, f gate.EventFilter) ([]gate.Event, 
 		return nil, nil
 	})
 	return out, err
+}
+
+// trail goes through the events in the order they were written.
+func (l *Ledger) trail() iter.Seq[kept] {
+	return func(yield func(kept) bool) {
+		for _, page := range l.events {
+			for _, ev := range page {
+				if !yield(ev) {
+					return
+				}
+			}
+		}
+	}
 }
 
 func orDefault(n, def int) int {
