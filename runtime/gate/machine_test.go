@@ -4,15 +4,20 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"moothall/internal/pgtest"
 	"moothall/runtime/capability"
 	"moothall/runtime/gate"
+	"moothall/runtime/gate/memory"
+	"moothall/store"
 )
 
 // errKilled is the panic of a process that dies at a step of the ledger.
@@ -87,7 +92,7 @@ type machine struct {
 	causes  int
 }
 
-func newMachine(t *testing.T, rt *rapid.T) *machine {
+func newMachine(t *testing.T, rt *rapid.T, ledger gate.Ledger) *machine {
 	t.Helper()
 	m := &machine{}
 	q := rapid.IntRange(1, 2).Draw(rt, "quorum")
@@ -99,7 +104,7 @@ func newMachine(t *testing.T, rt *rapid.T) *machine {
 		return json.RawMessage(`1`), nil
 	}}
 	m.w = one(t, gate.Config{}, kit{})
-	m.mortal = &mortal{Ledger: m.w.ledger.Ledger}
+	m.mortal = &mortal{Ledger: ledger}
 	m.w.ledger.Ledger = m.mortal
 	m.w.rebuild(m.w.tool(m.kit))
 	m.id = m.w.pending()
@@ -237,9 +242,59 @@ func (m *machine) finish(rt *rapid.T) {
 }
 
 func TestAnyInterleavingRunsAtMostOnce(t *testing.T) {
+	anyInterleaving(t, func() (gate.Ledger, func()) { return memory.New(), func() {} })
+}
+
+// The same on both databases, each play on a fresh one. Making one takes longer
+// than playing, so there are fewer plays.
+func TestAnyInterleavingRunsAtMostOnceInADatabase(t *testing.T) {
+	open := func(t *testing.T, cfg store.Config) (gate.Ledger, func()) {
+		t.Helper()
+		st, err := store.Open(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.Ledger(), func() {
+			if err := st.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	t.Run("sqlite", func(t *testing.T) {
+		t.Log("engine: sqlite") // counted by internal/tally
+		plays(t, "40")
+		dir, n := t.TempDir(), 0
+		anyInterleaving(t, func() (gate.Ledger, func()) {
+			n++
+			return open(t, store.Config{Path: filepath.Join(dir, fmt.Sprint(n))})
+		})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		plays(t, "15")
+		anyInterleaving(t, func() (gate.Ledger, func()) {
+			return open(t, store.Config{Type: store.TypePostgres, URI: pgtest.DSN(t), MaxConns: 4})
+		})
+	})
+}
+
+// plays sets how many plays rapid makes in this test.
+func plays(t *testing.T, n string) {
+	t.Helper()
+	f := flag.Lookup("rapid.checks")
+	was := f.Value.String()
+	if err := f.Value.Set(n); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Value.Set(was) })
+}
+
+func anyInterleaving(t *testing.T, fresh func() (gate.Ledger, func())) {
+	t.Helper()
 	var ran, unknown int
 	rapid.Check(t, func(rt *rapid.T) {
-		m := newMachine(t, rt)
+		ledger, done := fresh()
+		defer done()
+		m := newMachine(t, rt, ledger)
 		rt.Repeat(m.actions())
 		m.finish(rt)
 		ran += m.w.runs()
