@@ -9,10 +9,10 @@ RACE    ?= $(shell command -v cc >/dev/null 2>&1 && echo -race)
 CONFIG  ?= config.yaml
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test check lint tidy dead bench fuzz mutants golden fmt
+.PHONY: help build run demo test check lint tidy dead bench fuzz mutants conformance golden fmt
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' Makefile
 
 build: ## The static binary, bin/moothall
 	CGO_ENABLED=0 go build -trimpath -tags goolm -o bin/moothall ./cmd/moothall
@@ -53,6 +53,9 @@ fuzz: ## FUZZTIME=10s of each fuzz target
 
 mutants: ## Take guards away one by one: the test that claims each must turn red
 	go run ./internal/mutants $(GUARDS)
+
+conformance: ## Which test holds which promise; writes docs/conformance.md
+	go run ./internal/conformance $(if $(FROM),-from $(FROM))
 
 golden: ## Rewrite expected output; read the diff before you commit it
 	go test ./bridge ./cmd/moothall -update

@@ -156,28 +156,39 @@ func (s *Set) usage(c Command) string {
 }
 
 func (s *Set) helpTool(ctx context.Context, r Request, id string) (Reply, error) {
+	t, err := s.tool(ctx, r, id)
+	if err != nil {
+		return Reply{}, err
+	}
+	if t == nil {
+		return s.noTool(ctx, r, id)
+	}
+	return Reply{Code: SchemaHelp(s.prefix, t.ID, t.Description, t.InputSchema)}, nil
+}
+
+// tool gives one tool as this person may be offered it here, nil if not.
+func (s *Set) tool(ctx context.Context, r Request, id string) (*gate.Descriptor, error) {
+	list, err := s.gate.DescribeScope(ctx, capability.SurfaceCommand, r.Actor, gate.Scope{IDs: []string{id}})
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	return &list[0], nil
+}
+
+func (s *Set) noTool(ctx context.Context, r Request, id string) (Reply, error) {
 	tools, err := s.gate.Describe(ctx, capability.SurfaceCommand, r.Actor)
 	if err != nil {
 		return Reply{}, err
 	}
-	for _, t := range tools {
-		if t.ID == id {
-			return Reply{Code: SchemaHelp(s.prefix, t.ID, t.Description, t.InputSchema)}, nil
-		}
-	}
-	return s.noTool(tools, id), nil
-}
-
-func (s *Set) noTool(tools []gate.Descriptor, id string) Reply {
 	known := make([]string, 0, len(tools))
 	for _, t := range tools {
 		known = append(known, t.ID)
 	}
 	shown := visible.Text(id, 64)
 	if near, ok := Nearest(id, known); ok {
-		return Say("There is no tool `%s`. Did you mean `%s`?", shown, near)
+		return Say("There is no tool `%s`. Did you mean `%s`?", shown, near), nil
 	}
-	return Say("There is no tool `%s`. `%stools` lists them.", shown, s.prefix)
+	return Say("There is no tool `%s`. `%stools` lists them.", shown, s.prefix), nil
 }
 
 func (s *Set) tools(ctx context.Context, r Request) (Reply, error) {
@@ -204,20 +215,16 @@ func (s *Set) run(ctx context.Context, r Request) (Reply, error) {
 	if id == "" {
 		return Say("Which tool? `%stools` lists them, and `%shelp run TOOL` shows how one is called.", s.prefix, s.prefix), nil
 	}
-	tools, err := s.gate.Describe(ctx, capability.SurfaceCommand, r.Actor)
+	t, err := s.tool(ctx, r, id)
 	if err != nil {
 		return Reply{}, err
 	}
-	var input []byte
-	for _, t := range tools {
-		if t.ID == id {
-			if input, err = ToolInput(rest, t.InputSchema); err != nil {
-				return Reply{}, err
-			}
-		}
+	if t == nil {
+		return s.noTool(ctx, r, id)
 	}
-	if input == nil {
-		return s.noTool(tools, id), nil
+	input, err := ToolInput(rest, t.InputSchema)
+	if err != nil {
+		return Reply{}, err
 	}
 	_, err = s.gate.Invoke(ctx, gate.Call{
 		Key: "event/" + r.Cause + "/0", CapabilityID: id, Input: input, Actor: r.Actor,

@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	_ "time/tzdata" // time windows work on an image without zone files
 
 	"moothall/cmd/moothall/config"
 
