@@ -68,6 +68,9 @@ func TestNamedFilesExist(t *testing.T) {
 	named := regexp.MustCompile("`((?:docs|bridge|runtime|store|cmd|internal|commands|bench)/[A-Za-z0-9_./-]+|[A-Z]+\\.md|config\\.example\\.yaml)`")
 	found := 0
 	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
+		if filepath.Base(doc) == "conformance.md" {
+			continue // generated: it names tests
+		}
 		raw, err := os.ReadFile(doc)
 		if err != nil {
 			t.Fatal(err)
