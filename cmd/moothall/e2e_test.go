@@ -121,7 +121,7 @@ func TestE2EMainJob(t *testing.T) {
 	r.approved(w.alice)
 
 	refused := w.ask("refused").carded()
-	w.alice.say(w.room, "!reject "+w.canary) // two words: no id, a reason
+	w.alice.say(w.room, "!reject because "+w.canary) // no id, a reason
 	w.alice.await("the thread is told", saying(refused.root, "was rejected by "+w.alice.id.String()))
 	refused.closed("Rejected by " + w.alice.id.String())
 	pause(t.Context(), settling)
