@@ -118,7 +118,9 @@ func survives(n string) error {
 // HashOf is the lower-case hex SHA-256 of b.
 func HashOf(b []byte) string {
 	h := sha256.Sum256(b)
-	return hex.EncodeToString(h[:])
+	var s [2 * sha256.Size]byte
+	hex.Encode(s[:], h[:])
+	return string(s[:])
 }
 
 // Digest binds everything about an approval that must not change between the
@@ -136,7 +138,8 @@ func Digest(a Approval) (string, error) {
 	if !a.ExpiresAt.IsZero() {
 		expires = a.ExpiresAt.UnixMilli()
 	}
-	b := make([]byte, 0, 1024+len(a.Input))
+	var few [1 << 10]byte // most fit in
+	b := few[:0]
 	b = append(b, `{"actor":`...)
 	b = digestActor(b, a.Actor)
 	b = append(b, `,"capability":`...)

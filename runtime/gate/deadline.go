@@ -7,17 +7,19 @@ import (
 )
 
 // deadline is a context that ends after a while, as one of
-// [context.WithTimeoutCause] does, but sets its timer only when somebody wants to
-// wait for it: most calls are over before anybody does.
+// [context.WithTimeoutCause] does, or with a cause when it is told to, as one of
+// [context.WithCancelCause] does. It sets its timer and listens to its parent only
+// when somebody wants to wait for it: most calls are over before anybody does.
 type deadline struct {
-	context.Context // the parent
-	at              time.Time
+	context.Context           // the parent
+	at              time.Time // zero: no deadline of its own
 	cause           error
 
 	mu      sync.Mutex
 	timed   context.Context //nolint:containedctx // made when it is asked for
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 	stopped bool
+	why     error // it was stopped
 }
 
 // withDeadline gives a context that ends after d with cause, or with ctx, or when
@@ -27,10 +29,22 @@ func withDeadline(ctx context.Context, d time.Duration, cause error) (c context.
 	if before, ok := ctx.Deadline(); ok && before.Before(l.at) {
 		l.at, l.cause = before, nil // the parent ends first, and says why
 	}
-	return l, l.stop
+	return l, func() { l.end(nil) }
 }
 
-func (l *deadline) Deadline() (time.Time, bool) { return l.at, true }
+// withEnd gives a context that ends with ctx, or when it is told to.
+func withEnd(ctx context.Context) (context.Context, *deadline) {
+	l := &deadline{Context: ctx}
+	return l, l
+}
+
+// Deadline implements [context.Context].
+func (l *deadline) Deadline() (time.Time, bool) {
+	if l.at.IsZero() {
+		return l.Context.Deadline()
+	}
+	return l.at, true
+}
 
 // Done implements [context.Context].
 func (l *deadline) Done() <-chan struct{} {
@@ -39,14 +53,19 @@ func (l *deadline) Done() <-chan struct{} {
 	return l.real().Done()
 }
 
-// real gives the context with the timer. The lock is held.
+// real gives the context that can be waited for. The lock is held.
 func (l *deadline) real() context.Context {
 	if l.timed != nil {
 		return l.timed
 	}
-	l.timed, l.cancel = context.WithDeadlineCause(l.Context, l.at, l.cause)
+	if l.at.IsZero() {
+		l.timed, l.cancel = context.WithCancelCause(l.Context)
+	} else {
+		timed, cancel := context.WithDeadlineCause(l.Context, l.at, l.cause)
+		l.timed, l.cancel = timed, func(error) { cancel() }
+	}
 	if l.stopped {
-		l.cancel()
+		l.cancel(l.why)
 	}
 	return l.timed
 }
@@ -55,7 +74,7 @@ func (l *deadline) real() context.Context {
 func (l *deadline) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.timed == nil && !l.stopped && l.Context.Err() == nil && time.Now().Before(l.at) {
+	if l.timed == nil && !l.stopped && l.Context.Err() == nil && (l.at.IsZero() || time.Until(l.at) > 0) {
 		return nil
 	}
 	return l.real().Err()
@@ -72,11 +91,16 @@ func (l *deadline) Value(key any) any {
 	return l.Context.Value(key)
 }
 
-func (l *deadline) stop() {
+// end stops it, with why as the cause where it has no deadline. Only the first
+// time counts.
+func (l *deadline) end(why error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.stopped = true
+	if l.stopped {
+		return
+	}
+	l.stopped, l.why = true, why
 	if l.cancel != nil {
-		l.cancel()
+		l.cancel(why)
 	}
 }

@@ -46,7 +46,7 @@ func (s *scope) wake() {
 	}
 }
 
-func (s *scope) end(err error, ev Event) {
+func (s *scope) end(err error, ev *Event) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.events--

@@ -1,7 +1,7 @@
 package gate
 
 import (
-	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -76,7 +76,10 @@ type engine struct {
 	trail *trail
 
 	mu   sync.Mutex
-	live map[string]context.CancelCauseFunc // executions that run in this process
+	live map[string]*deadline // executions that run in this process
+
+	ids            ids
+	first, resumed map[string]any // what most starts and resumptions say of themselves; never changed
 }
 
 // New checks the configuration and reports every fault at once. It does no I/O.
@@ -119,7 +122,10 @@ func New(cfg Config) (*Gate, error) {
 	if len(faults) > 0 {
 		return nil, fmt.Errorf("gate: %w", errors.Join(faults...))
 	}
-	e := &engine{cfg: cfg, live: make(map[string]context.CancelCauseFunc), trail: newTrail(cfg.Audit)}
+	e := &engine{
+		cfg: cfg, live: make(map[string]*deadline), trail: newTrail(cfg.Audit),
+		first: map[string]any{"attempt": 1}, resumed: map[string]any{"resumed": true},
+	}
 	e.gov.Store(cfg.Governance)
 	return e.open(), nil
 }
@@ -153,4 +159,27 @@ func orDefault(d, def time.Duration) time.Duration {
 
 func (e *engine) now() time.Time { return e.cfg.Now().UTC() }
 
-func newID(prefix string) string { return prefix + "_" + uuid.NewString() }
+// ids makes random ids. It asks the system for the chance of many at once.
+type ids struct {
+	mu   sync.Mutex
+	seed [32 * len(uuid.UUID{})]byte
+	left int // bytes of seed that were not used
+}
+
+// next gives a prefix, an underscore and a UUID of version 4.
+func (s *ids) next(prefix string) string {
+	return prefix + "_" + s.uuid().String()
+}
+
+func (s *ids) uuid() (id uuid.UUID) {
+	s.mu.Lock()
+	if s.left == 0 {
+		_, _ = rand.Read(s.seed[:]) // it never fails
+		s.left = len(s.seed)
+	}
+	s.left -= copy(id[:], s.seed[len(s.seed)-s.left:])
+	s.mu.Unlock()
+	id[6] = id[6]&0x0f | 0x40 // version 4
+	id[8] = id[8]&0x3f | 0x80 // RFC 9562
+	return id
+}

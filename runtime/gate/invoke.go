@@ -43,7 +43,7 @@ type pass struct {
 
 	canonHash string
 	tree      any           // what canon says
-	ended     chan struct{} // closed when the end of the call is on record
+	ended     chan struct{} // closed when the end of the call is on record; nil while nobody waits for it
 }
 
 // Invoke takes a call through the stages and gives its envelope. A repeat under
@@ -74,7 +74,7 @@ func (g *Gate) invoke(ctx context.Context, c Call) (capability.Result, error) {
 	p := &pass{gov: g.Governance()}
 	hash := p.read(c.Input)
 	e := Execution{
-		ID: newID("exe"), Key: c.Key, CapabilityID: c.CapabilityID, ClaimHash: hash,
+		ID: g.ids.next("exe"), Key: c.Key, CapabilityID: c.CapabilityID, ClaimHash: hash,
 		Actor: c.Actor, Surface: c.Surface, Origin: c.Origin, CorrelationID: c.CorrelationID,
 		Trace: g.inject(ctx), State: ExecClaimed, CreatedAt: now,
 	}
@@ -211,13 +211,19 @@ func (g *Gate) policies(ctx context.Context, p *pass, ph policy.Phase) (policy.O
 	sctx, span := g.spanOf(ctx, SpanPolicies, func() []Attr {
 		return []Attr{{AttrCapability, p.e.CapabilityID}, {AttrExecution, p.e.ID}, {AttrPhase, string(ph)}}
 	})
-	o := policy.Evaluate(sctx, p.tool.policies, r, g.cfg.PolicyTimeout)
+	sctx, stop := withDeadline(sctx, g.cfg.PolicyTimeout, nil)
+	defer stop()
+	o := policy.EvaluateUntil(sctx, p.tool.policies, r)
 	span.end(o.Failed)
 	if err := ctx.Err(); o.Failed && err != nil {
 		// The caller went away; that is no verdict.
 		return o, nil, fmt.Errorf("not begun: %w", err)
 	}
-	p.records = append(p.records, o.Records...)
+	if p.records == nil {
+		p.records = o.Records
+	} else {
+		p.records = append(p.records, o.Records...)
+	}
 	var reason string
 	var cerr *capability.Error
 	switch {
@@ -269,10 +275,10 @@ func (g *Gate) start(ctx context.Context, p *pass) (capability.Result, error) {
 		s.ApprovalID = p.approval.ID
 		p.e.ApprovalID = p.approval.ID
 	}
-	s.Event = g.event(EventStarted, p.e, now, map[string]any{"attempt": 1})
+	s.Event = g.event(EventStarted, p.e, now, g.first)
 	if p.inline {
 		s.Event.ApprovalID = p.approval.ID
-		s.Event.Data["inline"] = true
+		s.Event.Data = map[string]any{"attempt": 1, "inline": true}
 	}
 	switch err := g.ledger.Start(ctx, s); {
 	case errors.Is(err, ErrState):

@@ -42,7 +42,7 @@ func ended(r capability.Result, err error) (*capability.Result, error) { return 
 func (g *Gate) question(p *pass, reasons []string, r Requirements, window time.Duration) (Approval, *capability.Error) {
 	now := g.now()
 	a := Approval{
-		ID: newID("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
+		ID: g.ids.next("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
 		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID, Trace: p.e.Trace,
 		Input: p.input, InputHash: p.e.InputHash, SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
 		State: ApprovalPending, RequestedAt: now, Reasons: reasons, Requirements: r,
@@ -101,7 +101,7 @@ func (g *Gate) merge(t *tool, demands []policy.Decision) ([]string, Requirements
 		r.Quorum = max(r.Quorum, quorum)
 	}
 	if s := t.Meta.Approval; s.Required {
-		reasons = append(reasons, fmt.Sprintf("Approval is required for %s.", t.ID))
+		reasons = append(reasons, "Approval is required for "+t.ID+".")
 		add(s.Type, s.Quorum, s.Groups)
 	}
 	for _, d := range demands {

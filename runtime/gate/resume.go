@@ -193,16 +193,16 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 	now := g.now()
 	p := &pass{gov: g.Governance(), approval: &a}
 	e := Execution{
-		ID: newID("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: p.read(a.Input),
+		ID: g.ids.next("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: p.read(a.Input),
 		Actor: actor, Surface: a.Surface, Origin: a.Origin, CorrelationID: corr, ApprovalID: a.ID,
 		Trace: g.inject(ctx), InputHash: a.InputHash, State: ExecClaimed, CreatedAt: now,
 	}
 	if o.Key == "" {
 		e.Key = houseKey(a, 1)
 	}
-	have, fresh, err := g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true}))
+	have, fresh, err := g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, g.resumed))
 	for n := 2; err == nil && !fresh && o.Key == "" && have.tryAgain() && n <= maxResumptions; n++ {
-		e.ID, e.Key = newID("exe"), houseKey(a, n)
+		e.ID, e.Key = g.ids.next("exe"), houseKey(a, n)
 		have, fresh, err = g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, map[string]any{"resumed": true, "try": n}))
 	}
 	if err != nil {

@@ -31,11 +31,15 @@ var (
 
 // run enters the handler of a started execution and records its end.
 func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
-	p.ended = make(chan struct{})
-	defer close(p.ended)
+	defer func() {
+		if p.ended != nil {
+			close(p.ended)
+		}
+	}()
 	begun := g.now()
 	out, attempts, cerr := g.attempts(ctx, p)
-	took := max(g.now().Sub(begun), 0)
+	now := g.now()
+	took := max(now.Sub(begun), 0)
 	if cerr != nil {
 		et := EventFailed
 		if cerr.Code == capability.CodeTimeout || cerr.Code == capability.CodeCancelled {
@@ -45,7 +49,6 @@ func (g *Gate) run(ctx context.Context, p *pass) (capability.Result, error) {
 			"code": cerr.Code, "stage": cerr.Stage, "duration_ms": took.Milliseconds(), "attempts": attempts,
 		})
 	}
-	now := g.now()
 	res := capability.Result{Status: capability.StatusCompleted, ExecutionID: p.e.ID, Output: out}
 	err := g.finish(ctx, Finish{
 		ExecutionID: p.e.ID, From: []ExecState{ExecStarted}, To: ExecCompleted, Result: res, At: now,
@@ -84,11 +87,16 @@ func (g *Gate) context(ctx context.Context, p *pass) *capability.Error {
 func (g *Gate) enter(ctx context.Context, p *pass, attempt int) (json.RawMessage, *capability.Error) {
 	ch := make(chan ending, 1)
 	go func() {
-		// What a panic or a Goexit leaves: a panic's value may hold anything, so
-		// only that it happened is said.
-		end := ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
+		roomy()
+		var end ending
+		returned := false
 		defer func() {
 			_ = recover()
+			if !returned {
+				// A panic or a Goexit. A panic's value may hold anything, so only that
+				// it happened is said.
+				end = ending{err: fmt.Errorf("handler of %s panicked", p.e.CapabilityID)}
+			}
 			ch <- end
 		}()
 		rt := p.rt
@@ -97,6 +105,7 @@ func (g *Gate) enter(ctx context.Context, p *pass, attempt int) (json.RawMessage
 			rt = &fresh
 		}
 		end.out, end.err = p.tool.Run(ctx, rt, slices.Clone(p.input))
+		returned = true
 	}()
 	var end ending
 	runtime.Gosched() // most handlers are done when we are back, and no timer is set
@@ -110,6 +119,15 @@ func (g *Gate) enter(ctx context.Context, p *pass, attempt int) (json.RawMessage
 		}
 	}
 	return g.heard(ctx, p, attempt, ch, end)
+}
+
+// roomy makes the stack of a new goroutine as large as decoding JSON needs it. To
+// grow while it is empty is much cheaper than to do so two or three times later.
+//
+//go:noinline
+func roomy() {
+	var room [6 << 10]byte
+	runtime.KeepAlive(&room)
 }
 
 // heard is what the end of a handler amounts to.
@@ -140,17 +158,20 @@ type ending struct {
 // the handler ends.
 func (g *Gate) giveUp(ctx context.Context, p *pass, attempt int, ch <-chan ending) *capability.Error {
 	g.scope.add(0, 1)
-	go g.late(ctx, p, attempt, ch)
+	if p.ended == nil {
+		p.ended = make(chan struct{})
+	}
+	go g.late(ctx, p, attempt, ch, p.ended)
 	return cutShort(ctx)
 }
 
 // late waits for a handler whose call was given up, and puts on record how it
 // ended, behind the end of the call. One that ended because it was told to has
 // nothing to add.
-func (g *Gate) late(ctx context.Context, p *pass, attempt int, ch <-chan ending) {
+func (g *Gate) late(ctx context.Context, p *pass, attempt int, ch <-chan ending, ended <-chan struct{}) {
 	defer g.scope.add(0, -1)
 	end := <-ch
-	<-p.ended
+	<-ended
 	if end.err != nil && (errors.Is(end.err, ctx.Err()) || errors.Is(end.err, context.Cause(ctx))) {
 		return
 	}
@@ -318,12 +339,12 @@ var errBusy = errors.New("the same call is under way in this process")
 // alone runs f for an execution unless it is under way here already. It covers
 // the start too, so that nobody takes a call that has just begun for dead.
 func (g *Gate) alone(ctx context.Context, id string, f func(context.Context) (capability.Result, error)) (capability.Result, error) {
-	ctx, stop := context.WithCancelCause(ctx)
-	defer stop(nil)
+	ctx, l := withEnd(ctx)
+	defer l.end(nil)
 	g.mu.Lock()
 	_, busy := g.live[id]
 	if !busy {
-		g.live[id] = stop
+		g.live[id] = l
 	}
 	g.mu.Unlock()
 	if busy {
@@ -342,9 +363,9 @@ func (g *Gate) alone(ctx context.Context, id string, f func(context.Context) (ca
 func (g *Gate) Stop(executionID string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	stop, ok := g.live[executionID]
+	l, ok := g.live[executionID]
 	if ok {
-		stop(errRunCancel)
+		l.end(errRunCancel)
 	}
 	return ok
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -101,13 +102,14 @@ type line struct {
 
 	mu      sync.Mutex
 	queue   []item
+	spare   []item // an empty queue, to be used again
 	serving bool
 }
 
 func (l *line) push(it item) {
 	if it.flush == nil && l.waiting.Add(1) > maxBacklog {
 		l.waiting.Add(-1)
-		l.settle(it, errBacklog)
+		l.settle(&it, errBacklog)
 		return
 	}
 	l.mu.Lock()
@@ -120,24 +122,36 @@ func (l *line) push(it item) {
 }
 
 func (l *line) serve() {
-	var batch []item
+	const most = 64 // items that an empty queue has room for; else a long one would be kept for ever
 	for {
 		l.mu.Lock()
-		clear(batch)
-		batch, l.queue = l.queue, batch[:0]
+		if len(l.queue) == 0 {
+			l.mu.Unlock()
+			runtime.Gosched() // most calls have another event soon
+			l.mu.Lock()
+		}
+		batch := l.queue
 		if len(batch) == 0 {
 			l.serving = false
 			l.mu.Unlock()
 			return
 		}
+		l.queue, l.spare = l.spare, nil
 		l.mu.Unlock()
-		for _, it := range batch {
-			l.write(it)
+		for i := range batch {
+			l.write(&batch[i])
+		}
+		if clear(batch); cap(batch) <= most {
+			l.mu.Lock()
+			l.spare = batch[:0]
+			l.mu.Unlock()
 		}
 	}
 }
 
-func (l *line) write(it item) {
+// write offers one item to the sink. It goes by pointers because the stack it is
+// on is a small one, and an event is not.
+func (l *line) write(it *item) {
 	if it.flush != nil {
 		it.done <- sound(func() error { return l.sink.(Flusher).Flush(it.flush) })
 		return
@@ -153,9 +167,10 @@ func (l *line) write(it item) {
 	l.waiting.Add(-1)
 }
 
-func (l *line) writeLate(ctx context.Context, late LateSink, it item) {
+func (l *line) writeLate(ctx context.Context, late LateSink, it *item) {
 	var once sync.Once
-	done := func(err error) { once.Do(func() { l.settle(it, err) }) }
+	kept := *it // done may be called when the queue is used for others
+	done := func(err error) { once.Do(func() { l.settle(&kept, err) }) }
 	if err := sound(func() error { late.WriteLate(ctx, it.ev, done); return nil }); err != nil {
 		done(err)
 	}
@@ -172,17 +187,17 @@ func sound(f func() error) (err error) {
 }
 
 // settle ends an event's way to the sink.
-func (l *line) settle(it item, err error) {
+func (l *line) settle(it *item, err error) {
 	if err != nil {
 		l.report(it, err)
 	}
 	if it.done != nil {
 		it.done <- err
 	}
-	it.scope.end(err, it.ev)
+	it.scope.end(err, &it.ev)
 }
 
-func (l *line) report(it item, err error) {
+func (l *line) report(it *item, err error) {
 	if l.onError == nil {
 		it.log.Error().Err(err).Str("type", string(it.ev.Type)).Str("execution_id", it.ev.ExecutionID).Msg("An audit sink did not take an event")
 		return

@@ -171,11 +171,6 @@ func (c composed) union(demands []Decision) (Decision, error) {
 				one.Groups = append(one.Groups, g)
 			}
 		}
-		for _, g := range d.Groups {
-			if !slices.Contains(one.Groups, g) {
-				one.Groups = append(one.Groups, g)
-			}
-		}
 	}
 	one.Reason = strings.Join(reasons, "; ")
 	return one, nil

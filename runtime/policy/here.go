@@ -9,51 +9,39 @@ import (
 // caller that asks about many tools and can itself be left behind. It returns
 // late if a policy ignores ctx, and then counts that policy as failed.
 func EvaluateHere(ctx context.Context, policies []Policy, r Request) Outcome {
-	out := Outcome{Stance: StanceAllow}
-	out.askHere(ctx, policies, r)
-	if out.Failed {
-		out.Stance = StanceDeny
+	var few [4]Policy
+	var out Outcome
+	out.Stance = StanceAllow
+	for _, p := range speakers(few[:0], policies, r.Phase) {
+		var a answer
+		here(ctx, p, &r, &a)
+		if err := a.d.Check(); err != nil {
+			a.err = err
+		}
+		out.add(p, a.d, a.err)
 	}
-	return out
+	return out.sum()
 }
 
-func (o *Outcome) askHere(ctx context.Context, policies []Policy, r Request) {
-	for _, p := range policies {
-		if !speaks(p, r.Phase) {
-			continue
-		}
-		if c, ok := p.(Composite); ok {
-			o.askHere(ctx, c.Members(), r)
-			continue
-		}
-		d, err := here(ctx, p, own(r))
-		if err != nil {
-			o.Failed = true
-			o.Records = append(o.Records, Record{Policy: p.Name(), Stance: stanceError})
-			continue
-		}
-		o.Records = append(o.Records, d.record(p))
-		o.weigh(p, d)
-	}
-}
-
-func here(ctx context.Context, p Policy, r Request) (d Decision, err error) {
+// here asks one policy, with a copy of r of its own. An answer that comes when ctx
+// is over does not count; whether it is one at all is for the caller to check. It
+// goes by pointers because it is the first thing on a small stack.
+func here(ctx context.Context, p Policy, r *Request, a *answer) {
 	if err := ctx.Err(); err != nil {
-		return Decision{}, fmt.Errorf("policy %s was not asked: %w", p.Name(), err)
+		a.err = fmt.Errorf("policy %s was not asked: %w", p.Name(), err)
+		return
 	}
 	defer func() {
 		if recover() != nil {
-			d, err = Decision{}, fmt.Errorf("policy %s panicked", p.Name())
+			a.err = fmt.Errorf("policy %s panicked", p.Name())
 		}
 	}()
-	if d, err = p.Evaluate(ctx, r); err != nil {
-		return Decision{}, err
+	q := *r
+	q.part()
+	if a.d, a.err = p.Evaluate(ctx, q); a.err != nil {
+		return
 	}
 	if err := ctx.Err(); err != nil {
-		return Decision{}, fmt.Errorf("policy %s: %w", p.Name(), context.Cause(ctx))
+		a.err = fmt.Errorf("policy %s: %w", p.Name(), context.Cause(ctx))
 	}
-	if err := d.Check(); err != nil {
-		return Decision{}, fmt.Errorf("policy %s %w", p.Name(), err)
-	}
-	return d, nil
 }

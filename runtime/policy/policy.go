@@ -17,10 +17,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"moothall/runtime/capability"
@@ -148,32 +149,109 @@ type Outcome struct {
 func Evaluate(ctx context.Context, policies []Policy, r Request, budget time.Duration) Outcome {
 	ctx, cancel := context.WithTimeout(ctx, budget)
 	defer cancel()
+	return EvaluateUntil(ctx, policies, r)
+}
+
+// EvaluateUntil is [Evaluate] for a caller with a deadline of its own: it returns
+// when ctx ends, and who has not answered by then has failed. The caller ends ctx
+// when it is back, so that nobody else is asked.
+func EvaluateUntil(ctx context.Context, policies []Policy, r Request) Outcome {
+	b := &batch{r: own(r), over: make(chan struct{})}
+	b.policies = speakers(b.few[:0], policies, r.Phase)
+	b.answers = make([]answer, len(b.policies))
+	if len(b.policies) == 0 {
+		return Outcome{Stance: StanceAllow}
+	}
+	go b.work(ctx)
+	runtime.Gosched() // most policies have answered when we are back, and no timer is set
+	select {
+	case <-b.over:
+	default:
+		select {
+		case <-b.over:
+		case <-ctx.Done():
+		}
+	}
+	return b.outcome()
+}
+
+// batch is policies that are asked in one goroutine of their own, so that one
+// that ignores ctx does not hold the call; late answers go nowhere.
+type batch struct {
+	policies []Policy
+	r        Request
+	answers  []answer     // in the order of policies
+	answered atomic.Int64 // whoever waits reads the answers up to here, the goroutine writes those from here on
+	over     chan struct{}
+	few      [4]Policy
+}
+
+type answer struct {
+	d   Decision
+	err error
+}
+
+// work asks one policy after the other. One that ends the goroutine has failed,
+// and so has who would have been asked after it.
+func (b *batch) work(ctx context.Context) {
+	defer close(b.over)
+	for i, p := range b.policies {
+		here(ctx, p, &b.r, &b.answers[i])
+		b.answered.Add(1)
+	}
+}
+
+func (b *batch) outcome() Outcome {
 	out := Outcome{Stance: StanceAllow}
-	out.ask(ctx, policies, r)
+	answered := int(b.answered.Load())
+	for i, p := range b.policies {
+		a := answer{err: errUnanswered}
+		if i < answered {
+			a = b.answers[i]
+		}
+		if err := a.d.Check(); err != nil {
+			a.err = err
+		}
+		out.add(p, a.d, a.err)
+	}
+	return out.sum()
+}
+
+var errUnanswered = errors.New("gave no answer")
+
+// add puts the answer of one policy on record and weighs it.
+func (o *Outcome) add(p Policy, d Decision, err error) {
+	if err != nil {
+		o.Failed = true
+		o.Records = append(o.Records, Record{Policy: p.Name(), Stance: stanceError})
+		return
+	}
+	o.Records = append(o.Records, d.record(p))
+	o.weigh(p, d)
+}
+
+// sum is what the answers amount to.
+func (o *Outcome) sum() Outcome {
+	out := *o
 	if out.Failed {
 		out.Stance = StanceDeny
 	}
 	return out
 }
 
-func (o *Outcome) ask(ctx context.Context, policies []Policy, r Request) {
+// speakers appends who has a say in ph, of composites the members.
+func speakers(list, policies []Policy, ph Phase) []Policy {
 	for _, p := range policies {
-		if !speaks(p, r.Phase) {
+		if !speaks(p, ph) {
 			continue
 		}
 		if c, ok := p.(Composite); ok {
-			o.ask(ctx, c.Members(), r)
+			list = speakers(list, c.Members(), ph)
 			continue
 		}
-		d, err := ask(ctx, p, own(r))
-		if err != nil {
-			o.Failed = true
-			o.Records = append(o.Records, Record{Policy: p.Name(), Stance: stanceError})
-			continue
-		}
-		o.Records = append(o.Records, d.record(p))
-		o.weigh(p, d)
+		list = append(list, p)
 	}
+	return list
 }
 
 // weigh adds one answer: deny beats hide beats require-approval beats allow.
@@ -198,10 +276,15 @@ func (o *Outcome) weigh(p Policy, d Decision) {
 
 // own makes what a policy is shown its own: it cannot change what is decided on.
 func own(r Request) Request {
+	r.part()
+	return r
+}
+
+// part ends what r shares with whoever made it.
+func (r *Request) part() {
 	r.Input = append(json.RawMessage(nil), r.Input...)
 	r.Meta.Expose, r.Meta.Tags = slices.Clone(r.Meta.Expose), slices.Clone(r.Meta.Tags)
 	r.Actor.Attributes = maps.Clone(r.Actor.Attributes)
-	return r
 }
 
 // Speaks reports whether any of policies has a say in ph.
@@ -212,38 +295,4 @@ func Speaks(policies []Policy, ph Phase) bool {
 func speaks(p Policy, ph Phase) bool {
 	phases := p.Phases()
 	return slices.Contains(phases, ph) || (len(phases) == 0 && ph == PhaseInvocation)
-}
-
-// ask runs one policy in a goroutine of its own, so that one that ignores ctx
-// does not hold the call; its late answer goes nowhere.
-func ask(ctx context.Context, p Policy, r Request) (Decision, error) {
-	if err := ctx.Err(); err != nil {
-		return Decision{}, fmt.Errorf("policy %s was not asked: %w", p.Name(), err)
-	}
-	type answer struct {
-		d   Decision
-		err error
-	}
-	ch := make(chan answer, 1)
-	go func() {
-		defer func() {
-			if v := recover(); v != nil {
-				ch <- answer{err: fmt.Errorf("policy %s panicked", p.Name())}
-			}
-		}()
-		d, err := p.Evaluate(ctx, r)
-		ch <- answer{d, err}
-	}()
-	select {
-	case <-ctx.Done():
-		return Decision{}, fmt.Errorf("policy %s: %w", p.Name(), context.Cause(ctx))
-	case a := <-ch:
-		if a.err != nil {
-			return Decision{}, a.err
-		}
-		if err := a.d.Check(); err != nil {
-			return Decision{}, fmt.Errorf("policy %s %w", p.Name(), err)
-		}
-		return a.d, nil
-	}
 }

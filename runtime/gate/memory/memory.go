@@ -128,7 +128,8 @@ func (l *Ledger) audit(ev gate.Event) error {
 }
 
 // kept is an event as it is held: nothing that the caller could still change.
-// Data of plain words and numbers is held beside it, anything else as JSON.
+// Data of plain words, numbers and times is held beside it and encoded when it is
+// asked for, anything else at once.
 type kept struct {
 	gate.Event
 	words []word
@@ -142,17 +143,33 @@ type word struct {
 func keep(ev gate.Event) (kept, error) {
 	words := make([]word, 0, len(ev.Data))
 	for name, v := range ev.Data {
-		switch reflect.ValueOf(v).Kind() {
-		case reflect.String, reflect.Bool, reflect.Int, reflect.Int64:
-			words = append(words, word{name, v})
-		default:
+		c, ok := settled(v)
+		if !ok {
 			c, err := copyEvent(ev)
 			return kept{Event: c}, err
 		}
+		words = append(words, word{name, c})
 	}
 	ev.At, ev.Data = ms(ev.At), nil
 	ev.Actor.Name, ev.Actor.Attributes = "", nil
 	return kept{ev, words}, nil
+}
+
+// settled gives v as something that nobody can change and that can be encoded
+// later; ok is false if it is not known to be so.
+func settled(v any) (c any, ok bool) {
+	switch v := v.(type) {
+	case string, bool, int, int64:
+		return v, true
+	case []string:
+		return slices.Clone(v), true
+	case time.Time:
+		const last = 9999 // year that can be encoded
+		y := v.Year()
+		return v, y >= 0 && y <= last && v.Location() == time.UTC
+	}
+	k := reflect.ValueOf(v).Kind()
+	return v, k == reflect.String || k == reflect.Bool || k == reflect.Int || k == reflect.Int64
 }
 
 // give is the event as it would come out of a database.
