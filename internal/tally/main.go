@@ -35,7 +35,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, require string, out io.Writer) error {
-	for _, name := range strings.Split(require, ",") {
+	for name := range strings.SplitSeq(require, ",") {
 		if name != "" && !slices.Contains(engines(), strings.TrimSpace(name)) {
 			return fmt.Errorf("MOOTHALL_REQUIRE names %q; there are %s", name, strings.Join(engines(), ", "))
 		}

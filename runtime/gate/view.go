@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-
-	"moothall/runtime/capability"
 )
 
 // View is what an approver sees of an approval, on every surface alike.
@@ -66,13 +64,4 @@ func (g *Gate) Unsettled(ctx context.Context, place string) ([]Execution, error)
 // Execution gives one execution.
 func (g *Gate) Execution(ctx context.Context, id string) (Execution, error) {
 	return g.ledger.Execution(ctx, id)
-}
-
-// Meta gives what a capability says of itself; ok is false for an unknown id.
-func (g *Gate) Meta(id string) (m capability.Meta, schema json.RawMessage, ok bool) {
-	t, ok := g.Governance().tools[id]
-	if !ok {
-		return capability.Meta{}, nil, false
-	}
-	return t.Meta, append(json.RawMessage(nil), t.InputSchema...), true
 }
