@@ -31,6 +31,7 @@ import (
 // How a stop goes: new events are refused first, then what is at hand ends.
 const (
 	drainFor  = 10 * time.Second
+	hangUpFor = 2 * time.Second
 	callLimit = 30 * time.Second // one request to the homeserver
 )
 
@@ -227,11 +228,7 @@ func (s *service) run(ctx context.Context, x extras) error {
 	log.Info().Msg("Stopping: no new events, finishing what is at hand")
 	down, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainFor)
 	defer cancel()
-	for _, srv := range servers {
-		if err := srv.Shutdown(down); err != nil {
-			log.Warn().Err(err).Msg("A listener did not end in time")
-		}
-	}
+	hangUp(down, log, servers)
 	end()
 	<-bridged
 	wg.Wait()
@@ -243,6 +240,26 @@ func (s *service) run(ctx context.Context, x extras) error {
 		return cause
 	}
 	return nil
+}
+
+// hangUp takes no more requests and ends those at hand. Connections that were
+// opened and never used would hold it up for five seconds, so it does not wait
+// for them: what was not answered 200 comes again.
+func hangUp(ctx context.Context, log *zerolog.Logger, servers []*http.Server) {
+	ctx, cancel := context.WithTimeout(ctx, hangUpFor)
+	defer cancel()
+	var wg sync.WaitGroup
+	for _, srv := range servers {
+		wg.Go(func() {
+			if err := srv.Shutdown(ctx); err == nil {
+				return
+			}
+			if err := srv.Close(); err != nil {
+				log.Warn().Err(err).Msg("A listener did not end in time")
+			}
+		})
+	}
+	wg.Wait()
 }
 
 func listen(ctx context.Context, addr, where string) (net.Listener, error) {
