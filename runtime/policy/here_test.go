@@ -32,6 +32,11 @@ func TestEvaluateHereDecidesTheSame(t *testing.T) {
 			}
 		}
 	}
+	for _, p := range all[4:8] {
+		if o := policy.EvaluateHere(t.Context(), []policy.Policy{p}, r); !o.Failed || o.Stance != policy.StanceDeny {
+			t.Errorf("%s: %+v; want a denial", p.Name(), o)
+		}
+	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	if o := policy.EvaluateHere(ctx, all[:1], r); !o.Failed || o.Stance != policy.StanceDeny {
