@@ -139,6 +139,26 @@ func Failed(text string, noEffect bool) *Error {
 	return e
 }
 
+// Complete gives e with the stage and text of its code where it has none of its
+// own. A code outside the closed set becomes a hidden EXECUTION_FAILED.
+func (e *Error) Complete() *Error {
+	d, ok := codeDefaults(e.Code)
+	if !ok {
+		return Fail(CodeExecutionFailed).Because(e)
+	}
+	if e.Stage != "" && e.Public != "" {
+		return e
+	}
+	c := *e
+	if c.Stage == "" {
+		c.Stage = d.Stage
+	}
+	if c.Public == "" {
+		c.Public = Fail(e.Code).Public
+	}
+	return &c
+}
+
 // CodeOf gives the code of the first [Error] in err's chain, or "".
 func CodeOf(err error) Code {
 	if e, ok := errors.AsType[*Error](err); ok {

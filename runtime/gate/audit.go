@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"time"
 )
 
 // Sink takes audit events elsewhere: a file, a collector, another database. The
@@ -62,6 +63,7 @@ type audited struct {
 	Ledger
 	trail *trail
 	scope *scope
+	now   func() time.Time
 }
 
 func (l audited) Claim(ctx context.Context, e Execution, ev Event) (Execution, bool, error) {
@@ -96,6 +98,7 @@ func (l audited) Start(ctx context.Context, s Start) error {
 	if err := l.trail.take(ctx, l.scope, s.Event); err != nil {
 		return err
 	}
+	s.At = l.now() // the sinks may have taken their time, and an approval its last
 	return l.Ledger.Start(ctx, s)
 }
 

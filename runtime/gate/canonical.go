@@ -125,8 +125,9 @@ func HashOf(b []byte) string {
 
 // Digest binds everything about an approval that must not change between the
 // question and the run: id, capability, contract revision, actor, surface,
-// origin, canonical input, requirements and expiry. A stored field that was
-// tampered with no longer matches the stored digest.
+// origin, canonical input, requirements, reasons, when and for what execution it
+// was asked, and expiry. A stored field of these that was tampered with no longer
+// matches the stored digest; votes are weighed again at the run.
 //
 // The form is RFC 8785 with the input in it byte for byte; one that is no JSON,
 // which only tampering can make, is an error.
@@ -144,6 +145,10 @@ func Digest(a Approval) (string, error) {
 	b = digestActor(b, a.Actor)
 	b = append(b, `,"capability":`...)
 	b = quote(b, a.CapabilityID)
+	b = append(b, `,"correlation":`...)
+	b = quote(b, a.CorrelationID)
+	b = append(b, `,"execution":`...)
+	b = quote(b, a.ExecutionID)
 	b = append(b, `,"expires":`...)
 	b = strconv.AppendInt(b, expires, 10)
 	b = append(b, `,"id":`...)
@@ -156,7 +161,11 @@ func Digest(a Approval) (string, error) {
 	b = quote(b, a.Origin.Place)
 	b = append(b, `,"ref":`...)
 	b = quote(b, a.Origin.Ref)
-	b = append(b, `},"requirements":{"groups":`...)
+	b = append(b, `},"reasons":`...)
+	b = quoteAll(b, a.Reasons)
+	b = append(b, `,"requested":`...)
+	b = strconv.AppendInt(b, a.RequestedAt.UnixMilli(), 10)
+	b = append(b, `,"requirements":{"groups":`...)
 	b = quoteAll(b, a.Requirements.Groups)
 	b = append(b, `,"quorum":`...)
 	b = strconv.AppendInt(b, int64(a.Requirements.Quorum), 10)

@@ -202,13 +202,14 @@ func TestDigestIsOfCanonicalJSON(t *testing.T) {
 		Actor:        capability.Actor{ID: odd, Kind: capability.KindUser, Name: "n", Attributes: map[string]string{odd: "1", "": odd, "\ufb33": "2", "😀": "3"}},
 		Origin:       gate.Origin{Place: "p", Lane: odd, Ref: "r"},
 		Requirements: gate.Requirements{Types: []string{odd, "b"}, Groups: []string{}, Quorum: 2},
-		Input:        json.RawMessage(`{"a":1}`), ExpiresAt: time.UnixMilli(5),
+		Input:        json.RawMessage(`{"a":1}`), ExpiresAt: time.UnixMilli(5), RequestedAt: time.UnixMilli(3),
+		Reasons: []string{odd, "r"}, ExecutionID: odd, CorrelationID: "c",
 	}
 	b, err := json.Marshal(map[string]any{
 		"id": a.ID, "capability": a.CapabilityID, "revision": a.Revision, "surface": a.Surface, "input": a.Input,
 		"actor":  map[string]any{"id": a.Actor.ID, "kind": a.Actor.Kind, "name": a.Actor.Name, "attributes": a.Actor.Attributes},
 		"origin": map[string]any{"place": "p", "lane": odd, "ref": "r"}, "side_effect": a.SideEffect, "risk": a.Risk,
-		"requirements": a.Requirements, "expires": 5,
+		"requirements": a.Requirements, "expires": 5, "requested": 3, "reasons": a.Reasons, "execution": odd, "correlation": "c",
 	})
 	if err != nil {
 		t.Fatal(err)

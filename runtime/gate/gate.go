@@ -123,7 +123,7 @@ func New(cfg Config) (*Gate, error) {
 		return nil, fmt.Errorf("gate: %w", errors.Join(faults...))
 	}
 	e := &engine{
-		cfg: cfg, live: make(map[string]*deadline), trail: newTrail(cfg.Audit),
+		cfg: cfg.guarded(), live: make(map[string]*deadline), trail: newTrail(cfg.Audit),
 		first: map[string]any{"attempt": 1}, resumed: map[string]any{"resumed": true},
 	}
 	e.gov.Store(cfg.Governance)
@@ -133,7 +133,7 @@ func New(cfg Config) (*Gate, error) {
 // open gives a view of the engine with a drain scope of its own.
 func (e *engine) open() *Gate {
 	s := new(scope)
-	return &Gate{engine: e, scope: s, ledger: audited{Ledger: e.cfg.Ledger, trail: e.trail, scope: s}}
+	return &Gate{engine: e, scope: s, ledger: audited{Ledger: e.cfg.Ledger, trail: e.trail, scope: s, now: e.now}}
 }
 
 // Governance is what calls are held to now. It is the value that was given, by

@@ -36,6 +36,7 @@ type pass struct {
 	input    json.RawMessage // canonical, with defaults: what is decided on and runs
 	approval *Approval       // the one it runs under
 	rerun    bool            // the handler may have been entered before, by a process that died
+	maybe    bool            // an earlier attempt may have taken effect
 	inline   bool            // that approval was given in this call and is not in the ledger
 	rt       *capability.Context
 	records  []policy.Record
@@ -315,7 +316,7 @@ func (g *Gate) end(ctx context.Context, p *pass, from []ExecState, et EventType,
 	if cerr.Code == capability.CodeTimeout || cerr.Code == capability.CodeCancelled {
 		res.Status, to = capability.StatusCancelled, ExecCancelled
 	}
-	if from[0] == ExecStarted && !cerr.NoEffect && p.tool != nil && p.tool.Meta.SideEffect.WriteLike() {
+	if from[0] == ExecStarted && (!cerr.NoEffect || p.maybe || p.rerun) && p.tool != nil && p.tool.Meta.SideEffect.WriteLike() {
 		res.Effect = capability.EffectUnknown
 		data["effect_status"] = capability.EffectUnknown
 	}

@@ -26,7 +26,7 @@ func (g *Gate) approve(ctx context.Context, p *pass, demands []policy.Decision) 
 }
 
 func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirements, window time.Duration) (*capability.Result, error) {
-	a, cerr := g.question(p, reasons, r, window)
+	a, cerr := g.question(p, g.ids.next("apr"), reasons, r, window)
 	if cerr != nil {
 		return ended(g.fail(ctx, p, cerr))
 	}
@@ -39,10 +39,10 @@ func (g *Gate) ask(ctx context.Context, p *pass, reasons []string, r Requirement
 func ended(r capability.Result, err error) (*capability.Result, error) { return &r, err }
 
 // question makes the approval that is to be asked for.
-func (g *Gate) question(p *pass, reasons []string, r Requirements, window time.Duration) (Approval, *capability.Error) {
+func (g *Gate) question(p *pass, id string, reasons []string, r Requirements, window time.Duration) (Approval, *capability.Error) {
 	now := g.now()
 	a := Approval{
-		ID: g.ids.next("apr"), ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
+		ID: id, ExecutionID: p.e.ID, CapabilityID: p.e.CapabilityID, Revision: p.tool.revision,
 		Actor: p.e.Actor, Surface: p.e.Surface, Origin: p.e.Origin, CorrelationID: p.e.CorrelationID, Trace: p.e.Trace,
 		Input: p.input, InputHash: p.e.InputHash, SideEffect: p.tool.Meta.SideEffect, Risk: p.tool.Meta.Risk,
 		State: ApprovalPending, RequestedAt: now, Reasons: reasons, Requirements: r,

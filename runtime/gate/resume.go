@@ -76,6 +76,16 @@ func houseKey(a Approval, n int) string {
 	return fmt.Sprintf("resume/%s/%d", a.ID, n)
 }
 
+// keyFor is the idempotency key of a resumption. One that a caller chose is tied
+// to the approval: it can hit neither another approval's resumption nor the call
+// that was suspended.
+func keyFor(a Approval, chosen string) string {
+	if chosen == "" {
+		return houseKey(a, 1)
+	}
+	return "resume/" + a.ID + "/key/" + chosen
+}
+
 // tryAgain reports whether e ended before its start in a way that another
 // execution may mend.
 func (e Execution) tryAgain() bool {
@@ -149,7 +159,8 @@ func (g *Gate) consumed(ctx context.Context, a Approval, key string) (capability
 		return capability.Result{}, fmt.Errorf("read execution: %w", err)
 	}
 	own := houseKey(a, 1)
-	if e.Key != key && (key != "" || (e.Key != own && !strings.HasPrefix(e.Key, own+"/"))) {
+	house := e.Key == own || (strings.HasPrefix(e.Key, own+"/") && !strings.HasPrefix(e.Key, own+"/key/"))
+	if e.Key != keyFor(a, key) && (key != "" || !house) {
 		return refused(capability.Fail(capability.CodeApprovalConsumed)), nil
 	}
 	return g.repeat(ctx, &pass{gov: g.Governance(), e: e, approval: &a})
@@ -193,12 +204,9 @@ func (g *Gate) resume(ctx context.Context, a Approval, o ResumeOptions) (capabil
 	now := g.now()
 	p := &pass{gov: g.Governance(), approval: &a}
 	e := Execution{
-		ID: g.ids.next("exe"), Key: o.Key, CapabilityID: a.CapabilityID, ClaimHash: p.read(a.Input),
+		ID: g.ids.next("exe"), Key: keyFor(a, o.Key), CapabilityID: a.CapabilityID, ClaimHash: p.read(a.Input),
 		Actor: actor, Surface: a.Surface, Origin: a.Origin, CorrelationID: corr, ApprovalID: a.ID,
 		Trace: g.inject(ctx), InputHash: a.InputHash, State: ExecClaimed, CreatedAt: now,
-	}
-	if o.Key == "" {
-		e.Key = houseKey(a, 1)
 	}
 	have, fresh, err := g.ledger.Claim(ctx, e, g.event(EventRequested, e, now, g.resumed))
 	for n := 2; err == nil && !fresh && o.Key == "" && have.tryAgain() && n <= maxResumptions; n++ {
@@ -269,9 +277,11 @@ func (g *Gate) recount(ctx context.Context, a Approval) (*capability.Error, erro
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUndecided, err)
 	}
-	votes := append(slices.Clone(a.Votes), Vote{Actor: a.DecidedBy, Person: a.DecidedBy.ID})
+	if !slices.ContainsFunc(a.Votes, func(v Vote) bool { return v.Yes && v.Actor.Is(a.DecidedBy) }) {
+		return capability.Fail(capability.CodeApprovalMismatch), nil
+	}
 	var people [][]string
-	for _, v := range votes {
+	for _, v := range a.Votes {
 		ids, err := g.identities(ctx, v.Actor.ID)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUndecided, err)

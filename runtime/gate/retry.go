@@ -27,6 +27,7 @@ func (g *Gate) attempts(ctx context.Context, p *pass) (out json.RawMessage, n in
 		if cerr == nil || !p.tool.retries(cerr, n) {
 			return out, n, cerr
 		}
+		p.maybe = p.maybe || !cerr.NoEffect
 		ev := g.event(EventRetried, p.e, g.now(), map[string]any{"attempt": n + 1, "previous_code": cerr.Code})
 		if err := g.ledger.Record(ctx, ev); err != nil {
 			zerolog.Ctx(ctx).Warn().Err(err).Str("execution_id", p.e.ID).Msg("Could not record a retry, so there is none")

@@ -143,7 +143,7 @@ func (g *Gate) heard(ctx context.Context, p *pass, attempt int, ch chan ending, 
 		if e == nil {
 			return nil, capability.Fail(capability.CodeExecutionFailed).Because(errors.New("handler returned a nil error as an error"))
 		}
-		return nil, e
+		return nil, e.Complete()
 	}
 	return nil, capability.Fail(capability.CodeExecutionFailed).Because(end.err)
 }
@@ -291,7 +291,8 @@ func (g *Gate) repeat(ctx context.Context, p *pass) (capability.Result, error) {
 		} else if now.Result != nil {
 			return *now.Result, nil
 		}
-		if t, ok := p.gov.tools[e.CapabilityID]; ok && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
+		// A tool that has changed since says nothing of what the old one did.
+		if t, ok := p.gov.tools[e.CapabilityID]; ok && core(e.Revision) == core(t.revision) && (t.Meta.Idempotent || !t.Meta.SideEffect.WriteLike()) {
 			return g.again(ctx, p, t)
 		}
 		now := g.now()

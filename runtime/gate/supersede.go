@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/google/uuid"
+
 	"moothall/runtime/capability"
 	"moothall/runtime/policy"
 )
@@ -20,7 +22,7 @@ func (g *Gate) supersede(ctx context.Context, p *pass, demands []policy.Decision
 	reasons, r.Types, r.Groups = union(old.Reasons, reasons), union(old.Requirements.Types, r.Types), union(old.Requirements.Groups, r.Groups)
 	r.Quorum = max(r.Quorum, old.Requirements.Quorum)
 	p.approval = nil
-	a, cerr := g.question(p, reasons, r, g.window(p.tool, demands))
+	a, cerr := g.question(p, successor(old), reasons, r, g.window(p.tool, demands))
 	if cerr != nil {
 		return g.fail(ctx, p, cerr)
 	}
@@ -29,6 +31,12 @@ func (g *Gate) supersede(ctx context.Context, p *pass, demands []policy.Decision
 		return res, err
 	}
 	return res, g.replaced(ctx, old, res.ApprovalID)
+}
+
+// successor is the id of the approval that replaces a. It is made from a's, so
+// that two resumptions at once cannot both put a new question.
+func successor(a Approval) string {
+	return "apr_" + uuid.NewSHA1(uuid.NameSpaceOID, []byte("successor of "+a.ID)).String()
 }
 
 // replaced closes an approval whose successor exists.

@@ -284,6 +284,7 @@ func own(r Request) Request {
 func (r *Request) part() {
 	r.Input = append(json.RawMessage(nil), r.Input...)
 	r.Meta.Expose, r.Meta.Tags = slices.Clone(r.Meta.Expose), slices.Clone(r.Meta.Tags)
+	r.Meta.Approval.Groups = slices.Clone(r.Meta.Approval.Groups)
 	r.Actor.Attributes = maps.Clone(r.Actor.Attributes)
 }
 
