@@ -15,6 +15,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -204,6 +205,17 @@ func (c *Capability) Name(s Surface) string {
 		return n
 	}
 	return strings.ReplaceAll(c.ID, ".", "_")
+}
+
+// Clone gives a copy that shares nothing that can be changed with c, but for the
+// values of Meta.Annotations and the functions.
+func (c *Capability) Clone() *Capability {
+	d := *c
+	d.InputSchema, d.OutputSchema = slices.Clone(c.InputSchema), slices.Clone(c.OutputSchema)
+	m := &d.Meta
+	m.Expose, m.Tags, m.Approval.Groups = slices.Clone(m.Expose), slices.Clone(m.Tags), slices.Clone(m.Approval.Groups)
+	m.Names, m.Annotations = maps.Clone(m.Names), maps.Clone(m.Annotations)
+	return &d
 }
 
 // FromSchema makes a capability whose schemas arrive at run time. outputSchema

@@ -36,14 +36,15 @@ type Stage struct {
 
 // tool is a capability with what was worked out about it.
 type tool struct {
-	*capability.Capability
-	in, out  *jsonschema.Schema
-	fill     *filler         // the defaults of its input; nil: none
-	policies []policy.Policy // everybody's, then its own
-	speaks   [3]bool         // by phase: whether any of them has a say
-	class    map[string]any  // what the requested event says of it; never changed
-	own      []policy.Policy // its own alone, to tell whether it can be kept
-	revision string
+	*capability.Capability // a copy: what its owner changes later changes nothing here
+	source                 *capability.Capability
+	in, out                *jsonschema.Schema
+	fill                   *filler         // the defaults of its input; nil: none
+	policies               []policy.Policy // everybody's, then its own
+	speaks                 [3]bool         // by phase: whether any of them has a say
+	class                  map[string]any  // what the requested event says of it; never changed
+	own                    []policy.Policy // its own alone, to tell whether it can be kept
+	revision               string
 }
 
 // has reports whether any policy has a say in ph.
@@ -178,10 +179,12 @@ func policyFaults(r *capability.Registry, policies []policy.Policy, byTool map[s
 func (v *Governance) prepare(c *capability.Capability, before *Governance) (*tool, error) {
 	own := v.byTool[c.ID]
 	if before != nil {
-		if old, ok := before.tools[c.ID]; ok && old.Capability == c && len(old.own) == 0 && len(own) == 0 {
+		if old, ok := before.tools[c.ID]; ok && old.source == c && len(old.own) == 0 && len(own) == 0 {
 			return old, nil
 		}
 	}
+	source := c
+	c = c.Clone()
 	in, err := compile(c.ID, c.InputSchema)
 	if err != nil {
 		return nil, err
@@ -196,7 +199,7 @@ func (v *Governance) prepare(c *capability.Capability, before *Governance) (*too
 		return nil, err
 	}
 	t := &tool{
-		Capability: c, in: in, out: out, fill: fillerOf(c.InputSchema), policies: policies, own: own, revision: rev,
+		Capability: c, source: source, in: in, out: out, fill: fillerOf(c.InputSchema), policies: policies, own: own, revision: rev,
 		class: map[string]any{"side_effect": c.Meta.SideEffect, "risk": c.Meta.Risk},
 	}
 	for _, ph := range []policy.Phase{policy.PhaseDiscovery, policy.PhaseInvocation, policy.PhaseExecution} {

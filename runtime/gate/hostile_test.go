@@ -260,3 +260,14 @@ func TestHostileCrashStale(t *testing.T) {
 		t.Errorf("write that may have happened: effect %q, runs %d", r.Effect, w.runs())
 	}
 }
+
+// What a tool's owner changes after the start changes nothing in the gate.
+func TestHostileOwnerChangesATool(t *testing.T) {
+	var w *world
+	c := makeTool(func() *world { return w }, kit{meta: gated})
+	w = newWorld(t, gate.Config{}, c)
+	c.Meta.Approval.Required, c.Meta.Expose[0] = false, capability.SurfaceHTTP
+	if r := w.invoke(call("k")); r.Status != waits {
+		t.Errorf("a changed capability changed the gate: %s", r.Status)
+	}
+}
