@@ -177,7 +177,7 @@ func TestDatabaseRefused(t *testing.T) {
 		{"read-only", func(t *testing.T, path string) string {
 			t.Helper()
 			if os.Geteuid() == 0 {
-				t.Skip("root may write everywhere")
+				return "/sys/moothall.db" // where not even root may make a file
 			}
 			mkdir(t, path, 0o500)
 			return filepath.Join(path, "moothall.db")
