@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -275,6 +276,11 @@ func atOnce(n int, do func(i int)) {
 // A homeserver that crashes with events in flight delivers them late, out of
 // order and more than once: every one that the room has is answered once.
 func TestE2EHomeserverCrash(t *testing.T) {
+	if os.Getenv("MOOTHALL_TEST_SOAK") == "" {
+		// A SIGKILL of the test homeserver now and then loses an event from its own
+		// clients' timelines, and then nobody can judge the bot by what alice sees.
+		t.Skip("run by make soak")
+	}
 	t.Parallel()
 	w := newWorld(t, "sqlite").peopled()
 	r := w.ask("open").carded()
