@@ -9,7 +9,7 @@ RACE    ?= $(shell command -v cc >/dev/null 2>&1 && echo -race)
 CONFIG  ?= config.yaml
 FUZZTIME ?= 10s
 
-.PHONY: help build run demo test check lint tidy dead bench fuzz mutants conformance golden fmt
+.PHONY: help build run demo test check lint tidy dead bench fuzz mutants soak conformance golden fmt
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' Makefile
@@ -56,6 +56,9 @@ mutants: ## Take guards away one by one: the test that claims each must turn red
 
 conformance: ## Which test holds which promise; writes docs/conformance.md
 	go run ./internal/conformance $(if $(FROM),-from $(FROM))
+
+soak: ## What needs patience: the homeserver killed again and again
+	MOOTHALL_TEST_SOAK=1 go test ./cmd/moothall -run HomeserverCrash -count=3 -v | grep -v '"level"'
 
 golden: ## Rewrite expected output; read the diff before you commit it
 	go test ./bridge ./cmd/moothall -update
